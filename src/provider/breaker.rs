@@ -1,7 +1,5 @@
-//! The circuits of one provider, one for each model, with notifications for waiting callers.
-//!
-//! The breaker must never hold its lock across an await. It must never lose a probe: dropping a
-//! probe's [`Pass`] makes the probe available again.
+//! The circuits of one provider, one for each model, with notifications for waiting callers. Dropping a probe's [`Pass`] makes
+//! the probe available again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,6 @@
 //! The circuit breaker of one model at one provider: whether its calls work, and when to try again
 //! (see Nygard, "Release It!"). A pure type, so that property tests and the simulation can drive
-//! it.
-//!
-//! Its times are instants of a clock that never jumps. This type must never read a clock, wait, or allow two
-//! probes at once.
+//! it. Its times are instants of a clock that never jumps. It allows one probe at a time.
 
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
-//! The errors of model calls, in one vocabulary for all providers.
-//!
-//! An error must never contain a key or an unbounded payload. [`ProviderError::redacted`] limits
-//! every message, and every adapter passes its own key to be redacted.
+//! The errors of model calls, in one vocabulary for all providers. [`ProviderError::redacted`] limits every message, and every
+//! adapter passes its own key to be redacted.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,100 +12,84 @@ use ghost_domain::transcript::TokenUsage;
 /// Longest message of an error, in bytes.
 pub const MESSAGE_MAX: usize = 2_000;
 
-/// The kind of a failure. It decides what happens next (see [`crate::decide`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ErrorKind {
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal $transient:literal $charge:ident),* $(,)?) => {
+        /// The kind of a failure. It decides what happens next (see [`crate::decide`]).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum ErrorKind {
+            $($(#[$doc])* $kind),*
+        }
+
+        impl ErrorKind {
+            /// All kinds.
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+
+            /// The name of the kind in rule files and events.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name),*
+                }
+            }
+
+            /// Whether the cause may disappear by itself or be repaired by a person, so that the same call
+            /// can succeed later. A failure of another kind can still be the model's: see
+            /// [`crate::circuit::Circuit::refused`].
+            #[must_use]
+            pub fn is_transient(self) -> bool {
+                match self {
+                    $(Self::$kind => $transient),*
+                }
+            }
+
+            /// Whether the provider may have billed a call that failed this way.
+            #[must_use]
+            pub fn charge(self) -> Charge {
+                match self {
+                    $(Self::$kind => Charge::$charge),*
+                }
+            }
+        }
+    };
+}
+
+// Its name, whether it is transient, and its charge.
+kinds! {
     /// Too many requests or tokens for this account.
-    RateLimited,
+    RateLimited "rate_limited" true Nothing,
     /// The provider has no capacity now.
-    Overloaded,
+    Overloaded "overloaded" true Nothing,
     /// The provider failed.
-    Server,
+    Server "server" true Unknown,
     /// The provider could not be reached.
-    Network,
+    Network "network" true Unknown,
     /// The call, or the provider, ran out of time.
-    Timeout,
+    Timeout "timeout" true Unknown,
     /// The answer was interrupted before its end.
-    BrokenStream,
+    BrokenStream "broken_stream" true Unknown,
     /// The answer is malformed.
-    BadAnswer,
+    BadAnswer "bad_answer" false Unknown,
     /// What came back is not the provider's protocol: a page, a redirect, an empty body. Something between Ghost and the
     /// provider answered, or the address is not the provider's.
-    Gateway,
+    Gateway "gateway" true Nothing,
     /// The key is missing, wrong or has no permission for the request.
-    Unauthorized,
+    Unauthorized "unauthorized" true Nothing,
     /// The provider says that the request is wrong.
-    BadRequest,
+    BadRequest "bad_request" false Nothing,
     /// The provider refuses opaque state of its earlier answers, such as a signature or encrypted
     /// reasoning. The same call without that state may succeed.
-    StaleState,
+    StaleState "stale_state" false Nothing,
     /// The conversation is too long for the model.
-    ContextTooLong,
+    ContextTooLong "context_too_long" false Nothing,
     /// The provider has no such model, or there is nothing at this address.
-    UnknownModel,
+    UnknownModel "unknown_model" true Nothing,
 }
 
 impl ErrorKind {
-    /// All kinds.
-    pub const ALL: [Self; 13] = [
-        Self::RateLimited,
-        Self::Overloaded,
-        Self::Server,
-        Self::Network,
-        Self::Timeout,
-        Self::BrokenStream,
-        Self::BadAnswer,
-        Self::Gateway,
-        Self::Unauthorized,
-        Self::BadRequest,
-        Self::StaleState,
-        Self::ContextTooLong,
-        Self::UnknownModel,
-    ];
-
-    /// The name of the kind in rule files and events.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RateLimited => "rate_limited",
-            Self::Overloaded => "overloaded",
-            Self::Server => "server",
-            Self::Network => "network",
-            Self::Timeout => "timeout",
-            Self::BrokenStream => "broken_stream",
-            Self::BadAnswer => "bad_answer",
-            Self::Gateway => "gateway",
-            Self::Unauthorized => "unauthorized",
-            Self::BadRequest => "bad_request",
-            Self::StaleState => "stale_state",
-            Self::ContextTooLong => "context_too_long",
-            Self::UnknownModel => "unknown_model",
-        }
-    }
-
     /// The kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-
-    /// Whether the cause may disappear by itself or be repaired by a person, so that the same call
-    /// can succeed later. A failure of another kind can still be the model's: see
-    /// [`crate::Circuit::refused`].
-    #[must_use]
-    pub fn is_transient(self) -> bool {
-        match self {
-            Self::RateLimited
-            | Self::Overloaded
-            | Self::Server
-            | Self::Network
-            | Self::Timeout
-            | Self::BrokenStream
-            | Self::Gateway
-            | Self::Unauthorized
-            | Self::UnknownModel => true,
-            Self::BadAnswer | Self::BadRequest | Self::StaleState | Self::ContextTooLong => false,
-        }
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
     }
 
     /// What a person must repair before the model can answer, if waiting alone does not help.
@@ -126,22 +108,6 @@ impl ErrorKind {
     #[must_use]
     pub fn may_be_of_the_request(self) -> bool {
         !matches!(self, Self::RateLimited | Self::Overloaded | Self::Network)
-    }
-
-    /// Whether the provider may have billed a call that failed this way.
-    #[must_use]
-    pub fn charge(self) -> Charge {
-        match self {
-            Self::RateLimited
-            | Self::Overloaded
-            | Self::Unauthorized
-            | Self::Gateway
-            | Self::BadRequest
-            | Self::StaleState
-            | Self::ContextTooLong
-            | Self::UnknownModel => Charge::Nothing,
-            Self::Server | Self::Network | Self::Timeout | Self::BrokenStream | Self::BadAnswer => Charge::Unknown,
-        }
     }
 }
 
@@ -237,7 +203,7 @@ mod tests {
 
     #[test]
     fn kinds_read_back() {
-        for kind in ErrorKind::ALL {
+        for &kind in ErrorKind::ALL {
             assert_eq!(ErrorKind::named(kind.as_str()), Some(kind));
         }
     }

@@ -18,9 +18,11 @@ use serde_json::value::RawValue;
 use crate::answer::{ANSWER_MAX, Gather};
 use crate::error::{ErrorKind, ProviderError};
 use crate::failure::status_error;
-use crate::http::{Chunks, IdleLimit, base_url, client, compression_error, error_body, redactor, transport_error};
+use crate::http::{
+    Chunks, Framing, IdleLimit, Splitter, SseError, base_url, client, compression_error, error_body, redactor,
+    transport_error,
+};
 use crate::model::{Deltas, ModelAnswer};
-use crate::sse::{Framing, Splitter};
 
 /// How long to wait for the end of a body after the answer's end marker.
 const DRAIN_MAX: Duration = Duration::from_millis(100);
@@ -252,7 +254,7 @@ impl Exchange {
         });
     }
 
-    fn text(&self, event: Result<String, crate::sse::SseError>) -> Result<String, ProviderError> {
+    fn text(&self, event: Result<String, SseError>) -> Result<String, ProviderError> {
         event.map_err(|error| {
             ProviderError::redacted(ErrorKind::BadAnswer, &format!("the stream is broken: {error}"), &self.redactor)
         })

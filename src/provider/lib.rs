@@ -17,7 +17,6 @@ mod failure;
 mod http;
 mod json;
 pub mod markup;
-mod markup_marks;
 mod markup_stream;
 pub mod model;
 pub mod pool;
@@ -28,7 +27,6 @@ pub mod providers;
 pub mod recorded;
 pub mod retry;
 pub mod scripted;
-mod sse;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod too_long;

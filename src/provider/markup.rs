@@ -1,9 +1,6 @@
 //! Tool calls and control tokens that a model wrote as plain text. They are detected, so that the
-//! model gets a correction and nothing is executed (TOOL-13). They are removed from the text that
-//! people and later turns see (LOOP-08).
-//!
-//! This module must never execute or interpret the markup that it finds. Every function here
-//! accepts any text, never panics and takes linear time.
+//! model gets a correction and nothing is executed. They are removed from the text that
+//! people and later turns see. Every function here accepts any text and takes linear time.
 
 use std::sync::LazyLock;
 

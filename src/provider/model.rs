@@ -1,6 +1,4 @@
 //! The request to a model and its answer, in one form for all providers.
-//!
-//! These types must never depend on a provider's wire format.
 
 use std::sync::Arc;
 

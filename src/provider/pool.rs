@@ -1,9 +1,6 @@
 //! The pool of one provider. It limits parallel calls, decides which call is next, and starts no
 //! call during a pause that the provider asked for. Calls for people go before calls for machines,
-//! but neither class waits for ever.
-//!
-//! The pool must never let a later call overtake an earlier one of its class. It must never keep a
-//! slot for a caller that no longer waits.
+//! but neither class waits for ever. Within a class no call overtakes an earlier one.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

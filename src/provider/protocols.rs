@@ -19,9 +19,9 @@ use self::chat_request::Dialect;
 use crate::answer::Draft;
 use crate::error::{ErrorKind, ProviderError};
 use crate::exchange::{Address, Exchange, key_header};
+use crate::http::Framing;
 use crate::json::ToolLists;
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
-use crate::sse::Framing;
 
 /// The protocol of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

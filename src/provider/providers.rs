@@ -1,6 +1,4 @@
-//! The providers of a world, built from its plan, each with its pool and its breaker.
-//!
-//! Building the providers must never use the network or show a key.
+//! The providers of a world, built from its plan, each with its pool and its breaker. Building them uses no network.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +18,7 @@ use crate::recorded::{Recorded, Recording};
 use crate::scripted::{ScriptDigest, Scripted};
 
 /// One provider with its pool, breaker and settings.
+#[derive(Clone)]
 pub struct Entry {
     /// Name of the provider in `world-config.yaml`.
     pub name: String,
@@ -145,13 +144,8 @@ impl Providers {
                     self.recorded.insert(name.clone(), Arc::clone(recorded));
                     provider = Arc::clone(recorded) as Arc<dyn Provider>;
                 }
-                *entry = Arc::new(Entry {
-                    name: name.clone(),
-                    provider,
-                    pool: Arc::clone(&old.pool),
-                    breaker: Arc::clone(&old.breaker),
-                    plan: entry.plan.clone(),
-                });
+                let (pool, breaker) = (Arc::clone(&old.pool), Arc::clone(&old.breaker));
+                *entry = Arc::new(Entry { provider, pool, breaker, ..(**entry).clone() });
             }
         }
     }

@@ -1,7 +1,6 @@
 //! A provider that replays the answers of an earlier run, to each agent in their order. The caller
-//! reads the answers from that run's journal and says how many this run has used already.
-//!
-//! This provider must never invent an answer. When the recording ends, the call fails.
+//! reads the answers from that run's journal and says how many this run has used already. When the recording ends, the
+//! call fails.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

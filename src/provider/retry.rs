@@ -1,7 +1,5 @@
 //! Decides how to continue after a failed call. A pure function, so that the turn can journal each
-//! attempt and a simulation can replay it (LOOP-09).
-//!
-//! This module must never wait or keep state.
+//! attempt and a simulation can replay it.
 
 use std::time::Duration;
 

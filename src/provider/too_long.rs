@@ -1,8 +1,7 @@
 //! Recognises by its shape the complaint that a conversation is too long for a model: words for the conversation beside
 //! words for too much, mostly with numbers. Each server words it in its own way.
-//!
-//! It must never take a rate limit, a limit of the answer or a limit of another parameter for it, although their words
-//! are almost the same: shortening a conversation helps none of them.
+//! A rate limit, a limit of the answer or of another parameter is none, although their words are almost the same: shortening a
+//! conversation helps none of them.
 
 use serde_json::Value;
 
@@ -15,84 +14,29 @@ const READ_MAX: usize = 8 * 1_024;
 const TEXTS_MAX: usize = 64;
 
 /// Codes that say it.
-const CODES: [&str; 7] = [
-    "context_length_exceeded",
-    "context_window_exceeded",
-    "model_context_window",
-    "model_max_prompt_tokens_exceeded",
-    "input_too_long",
-    "prompt_too_long",
-    "exceed_context_size",
-];
+const CODES: &str = "context_length_exceeded|context_window_exceeded|model_context_window|model_max_prompt_tokens_exceeded|\
+    input_too_long|prompt_too_long|exceed_context_size";
 /// Words of limits that time or an account sets.
-const RATES: [&str; 12] = [
-    "rate limit",
-    "rate_limit",
-    "ratelimit",
-    "quota",
-    "too many requests",
-    "throttl",
-    "billing",
-    "credit",
-    "per minute",
-    "per second",
-    "per hour",
-    "per day",
-];
+const RATES: &str = "rate limit|rate_limit|ratelimit|quota|too many requests|throttl|billing|credit|per minute|per second|\
+    per hour|per day";
 /// Words of the limit of an answer.
-const OUTPUTS: [&str; 20] = [
-    "max_tokens",
-    "max tokens",
-    "maxtokens",
-    "max_output",
-    "max output",
-    "maxoutput",
-    "max_completion",
-    "max completion",
-    "maxcompletion",
-    "max_new",
-    "new tokens",
-    "num_predict",
-    "output token",
-    "output length",
-    "completion token",
-    "tokens to generate",
-    "response length",
-    "budget_tokens",
-    "maximum tokens you",
-    "maximum tokens value",
-];
+const OUTPUTS: &str = "max_tokens|max tokens|maxtokens|max_output|max output|maxoutput|max_completion|max completion|\
+    maxcompletion|max_new|new tokens|num_predict|output token|output length|completion token|\
+    tokens to generate|response length|budget_tokens|maximum tokens you|maximum tokens value";
 /// Words of other parameters. They count only where nothing but a length or an input is too long.
-const OTHERS: [&str; 21] = [
-    "string",
-    "array",
-    "image",
-    "images",
-    "audio",
-    "video",
-    "file",
-    "files",
-    "pdf",
-    "stop",
-    "tool",
-    "tools",
-    "function",
-    "functions",
-    "schema",
-    "metadata",
-    "temperature",
-    "name",
-    "top_p",
-    "penalty",
-    "seed",
-];
+const OTHERS: &str = "string|array|image|images|audio|video|file|files|pdf|stop|tool|tools|function|functions|schema|metadata|\
+    temperature|name|top_p|penalty|seed";
 /// Words for too much; those of the second list only between two numbers.
-const EXCESS: [&str; 6] = ["exceed", "exceeds", "exceeded", "exceeding", "overflow", "overflows"];
-const BOUNDS: [&str; 5] = ["limit", "limits", "limited", "maximum", "max"];
-const COMPARED: [&str; 12] =
-    ["more", "less", "fewer", "over", "beyond", "above", "surpass", "surpasses", "fit", "most", "range", "bigger"];
+const EXCESS: &str = "exceed|exceeds|exceeded|exceeding|overflow|overflows";
+const BOUNDS: &str = "limit|limits|limited|maximum|max";
+const COMPARED: &str = "more|less|fewer|over|beyond|above|surpass|surpasses|fit|most|range|bigger";
 /// Words for the size of what a conversation has to fit in.
-const SIZES: [&str; 5] = ["size", "window", "capacity", "length", "configured"];
+const SIZES: &str = "size|window|capacity|length|configured";
+
+/// Whether something holds for one of the words of a list, which have bars between them.
+fn has(list: &'static str, holds: impl Fn(&'static str) -> bool) -> bool {
+    list.split('|').any(holds)
+}
 
 /// Whether an error says that the conversation is too long. `error` is the body or the event, or its text.
 pub(crate) fn is_too_long(error: &Value) -> bool {
@@ -101,45 +45,46 @@ pub(crate) fn is_too_long(error: &Value) -> bool {
     if text.trim_start().starts_with('<') || is_rate(&text) {
         return false;
     }
-    if CODES.iter().any(|code| text.contains(code)) {
+    if has(CODES, |code| text.contains(code)) {
         return true;
     }
     let words = words(&text);
-    let has = |list: &[&str]| words.iter().any(|word| list.contains(word));
-    let said = |phrases: &[&str]| phrases.iter().any(|phrase| text.contains(phrase));
-    let of_input = input_is_meant(&words) || has(&["prompt", "prompts", "conversation"]);
-    if said(&OUTPUTS) && !of_input {
+    let has_word = |list| has(list, |known| words.contains(&known));
+    let said = |phrases| has(phrases, |phrase| text.contains(phrase));
+    let of_input = input_is_meant(&words) || has_word("prompt|prompts|conversation");
+    if said(OUTPUTS) && !of_input {
         return false;
     }
-    let of_tokens = has(&["token", "tokens", "context", "prompt", "prompts"]);
-    let subject = of_tokens || (of_input || has(&["length"])) && !has(&OTHERS);
-    if !subject || has(&["bearer", "access", "vocabulary", "logprobs", "top_logprobs", "logit_bias"]) {
+    let of_tokens = has_word("token|tokens|context|prompt|prompts");
+    let subject = of_tokens || (of_input || has_word("length")) && !has_word(OTHERS);
+    if !subject || has_word("bearer|access|vocabulary|logprobs|top_logprobs|logit_bias") {
         return false;
     }
     // A number at the end of a name is none.
     let numbers = text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '.'));
     let numbers = numbers.filter(|word| word.starts_with(|c: char| c.is_ascii_digit())).count();
-    let exceeds = has(&EXCESS)
-        || said(&["too long", "too large", "too many tokens", "longer than", "larger than", "greater than", "not fit"]);
+    let exceeds =
+        has_word(EXCESS) || said("too long|too large|too many tokens|longer than|larger than|greater than|not fit");
     match numbers {
-        0 => exceeds && (of_input || has(&["context"]) || said(&["too many tokens"])),
-        1 => exceeds || has(&BOUNDS),
+        0 => exceeds && (of_input || has_word("context") || said("too many tokens")),
+        1 => exceeds || has_word(BOUNDS),
         // "The prompt has 9 tokens, but the context size is 8."
         _ => {
-            exceeds
-                || has(&BOUNDS)
-                || has(&COMPARED)
-                || said(&["<=", " > ", "≤"])
-                || has(&SIZES) && of_tokens && of_input
+            let compares = has_word(BOUNDS) || has_word(COMPARED) || said("<=| > |≤");
+            exceeds || compares || has_word(SIZES) && of_tokens && of_input
         }
     }
 }
 
 /// Whether an error speaks of a limit that time or an account sets.
 pub(crate) fn is_rate(text: &str) -> bool {
-    RATES.iter().any(|words| text.contains(words))
+    has(RATES, |words| text.contains(words))
         || text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| ["tpm", "rpm", "tpd", "rpd"].contains(&word))
 }
+
+/// Words of a refusal that say what is wrong with a request.
+const CAUSES: &str = "unsupported|not supported|unknown|unrecognized|unexpected|missing|required|must |should |policy|parameter|schema|\
+    invalid type|invalid value|not allowed|cannot|only |image|tool|max_tokens|temperature|content filter|safety|permission|extra ";
 
 /// Whether a refusal may mean that the conversation is too long: a status 400 or 422, or the like in a stream, that does
 /// not say what is wrong with the request. A page of a gateway does not count.
@@ -155,34 +100,7 @@ pub fn may_be_too_long(error: &ProviderError) -> bool {
 
 fn is_unexplained(message: &str) -> bool {
     let lower = message.to_ascii_lowercase();
-    let causes = [
-        "unsupported",
-        "not supported",
-        "unknown",
-        "unrecognized",
-        "unexpected",
-        "missing",
-        "required",
-        "must ",
-        "should ",
-        "policy",
-        "parameter",
-        "schema",
-        "invalid type",
-        "invalid value",
-        "not allowed",
-        "cannot",
-        "only ",
-        "image",
-        "tool",
-        "max_tokens",
-        "temperature",
-        "content filter",
-        "safety",
-        "permission",
-        "extra ",
-    ];
-    !causes.iter().any(|cause| lower.contains(cause)) && !lower.contains(['`', '\'', '[', '<'])
+    !has(CAUSES, |cause| lower.contains(cause)) && !lower.contains(['`', '\'', '[', '<'])
 }
 
 /// Whether a conversation of about `input` tokens is long for a model with this window: over half of it, or over a fixed
@@ -237,34 +155,16 @@ fn words(text: &str) -> Vec<&str> {
 /// Whether the input, the messages or the sequence is what a message speaks of: a word for its size follows soon. "Invalid
 /// input" and "input should be" speak of something else.
 fn input_is_meant(words: &[&str]) -> bool {
-    const SUBJECTS: [&str; 9] =
-        ["input", "inputs", "message", "messages", "sequence", "conversation", "history", "query", "text"];
-    const SIZES: [&str; 17] = [
-        "length",
-        "count",
-        "token",
-        "tokens",
-        "size",
-        "too",
-        "exceed",
-        "exceeds",
-        "exceeded",
-        "exceeding",
-        "longer",
-        "larger",
-        "has",
-        "resulted",
-        "contains",
-        "overflows",
-        "requires",
-    ];
+    const SUBJECTS: &str = "input|inputs|message|messages|sequence|conversation|history|query|text";
+    const SIZES: &str = "length|count|token|tokens|size|too|exceed|exceeds|exceeded|\
+        exceeding|longer|larger|has|resulted|contains|overflows|requires";
     words.iter().enumerate().any(|(at, word)| {
         let before = at.checked_sub(1).and_then(|at| words.get(at)).copied().unwrap_or_default();
         let after = words.get(at + 1..).unwrap_or_default();
-        SUBJECTS.contains(word)
+        has(SUBJECTS, |known| known == *word)
             && !["invalid", "stop"].contains(&before)
             && after.first().is_none_or(|next| *next != "should")
-            && after.iter().take(3).any(|next| SIZES.contains(next))
+            && after.iter().take(3).any(|next| has(SIZES, |known| known == *next))
     })
 }
 

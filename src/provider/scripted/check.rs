@@ -1,6 +1,4 @@
 //! Reads all rule files of a directory and reports every problem with its line.
-//!
-//! This module must never stop at the first problem or read a file of unbounded size.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +10,13 @@ use std::thread;
 use ghost_config::problem::{Hint, Problem, Problems, Severity};
 use ghost_config::{Unread, directory_within, first_line, misspelt, text_of, unreadable};
 
-use super::bounds::FILES_MAX;
 use super::read::{FILE_MAX, ReadFile, ToolName, read};
 use super::rules::RuleSet;
 
 /// Explains which rule files a directory needs.
 const EACH_MODEL: &str = "a scripted provider needs a `<model>.yaml` for each of its models";
+/// Maximum rule files in one directory.
+pub const FILES_MAX: usize = 256;
 /// Files that are read at the same time.
 const THREADS_MAX: usize = 4;
 
@@ -36,17 +35,12 @@ pub struct Survey {
 #[must_use]
 pub fn survey(dir: &Path, root: &Path) -> Survey {
     let mut survey = Survey::default();
-    match names(dir, root) {
+    match read_all(dir, root, true) {
         Err(problem) => survey.problems.push(problem),
-        Ok(names) => {
-            let texts: Vec<Text> = names.into_iter().map(|model| found(dir, root, model)).collect();
-            let found = each(&texts, |Text { model, file, text }| match text {
-                Ok(text) => read(text, file, model, true),
-                Err(problem) => ReadFile { rules: None, tools: Vec::new(), problems: vec![problem.clone()] },
-            });
-            for (Text { model, .. }, found) in texts.into_iter().zip(found) {
-                survey.problems.extend(found.problems);
-                survey.models.insert(model, found.tools);
+        Ok(files) => {
+            for (model, file) in files {
+                survey.problems.extend(file.problems);
+                survey.models.insert(model, file.tools);
             }
         }
     }
@@ -64,18 +58,22 @@ pub fn path_of(dir: &Path, model: &str) -> Option<PathBuf> {
 
 /// Loads every `<model>.yaml` of a directory, which must lie in `root`, a canonical path.
 pub(super) fn load_all(dir: &Path, root: &Path) -> Result<BTreeMap<String, Arc<RuleSet>>, Problems> {
-    let names = names(dir, root).map_err(|problem| Problems(vec![problem]))?;
-    let texts: Vec<Text> = names.into_iter().map(|model| found(dir, root, model)).collect();
-    let files = each(&texts, |Text { model, file, text }| match text {
-        Ok(text) => read(text, file, model, false),
-        Err(problem) => ReadFile { rules: None, tools: Vec::new(), problems: vec![problem.clone()] },
-    });
     let (mut models, mut problems) = (BTreeMap::new(), Vec::new());
-    for (Text { model, .. }, file) in texts.into_iter().zip(files) {
+    for (model, file) in read_all(dir, root, false).map_err(|problem| Problems(vec![problem]))? {
         problems.extend(file.problems);
         models.extend(file.rules.map(|rules| (model, Arc::new(rules))));
     }
     if problems.is_empty() { Ok(models) } else { Err(Problems::sorted(problems)) }
+}
+
+/// Reads the file of each model. With `compile`, templates and expressions are compiled too.
+fn read_all(dir: &Path, root: &Path, compile: bool) -> Result<Vec<(String, ReadFile)>, Problem> {
+    let texts: Vec<Text> = names(dir, root)?.into_iter().map(|model| found(dir, root, model)).collect();
+    let files = each(&texts, |Text { model, file, text }| match text {
+        Ok(text) => read(text, file, model, compile),
+        Err(problem) => ReadFile { rules: None, tools: Vec::new(), problems: vec![problem.clone()] },
+    });
+    Ok(texts.into_iter().map(|text| text.model).zip(files).collect())
 }
 
 /// Runs `work` for each item, several at a time, and returns the results in order. A world can

@@ -1,7 +1,5 @@
 //! What is counted of the values of one column of a table, or of one place in a JSON text: sums and ranges of numbers, the
-//! first and the last date, and how often each of a few words occurs.
-//!
-//! This module must never give a figure that cannot be counted again from the values, and never round one.
+//! first and the last date, and how often each of a few words occurs. No figure is rounded.
 
 use std::collections::BTreeMap;
 
@@ -49,32 +47,12 @@ impl Column {
             self.marks.0 += u64::from(mark == Some('.'));
             self.marks.1 += u64::from(mark == Some(','));
             self.sum = self.sum.saturating_add(number);
-            match &mut self.range {
-                Some((least, most)) => {
-                    if scaled(least).is_some_and(|least| number < least) {
-                        value.clone_into(least);
-                    }
-                    if scaled(most).is_some_and(|most| number > most) {
-                        value.clone_into(most);
-                    }
-                }
-                None => self.range = Some((value.to_owned(), value.to_owned())),
-            }
+            widen(&mut self.range, value, |one, other| scaled(one) < scaled(other));
             return;
         }
         if is_date(value) {
             self.dates += 1;
-            match &mut self.days {
-                Some((first, last)) => {
-                    if value < first.as_str() {
-                        value.clone_into(first);
-                    }
-                    if value > last.as_str() {
-                        value.clone_into(last);
-                    }
-                }
-                None => self.days = Some((value.to_owned(), value.to_owned())),
-            }
+            widen(&mut self.days, value, |one, other| one < other);
             return;
         }
         if self.many {
@@ -120,6 +98,17 @@ impl Column {
         groups.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
         let groups: Vec<String> = groups.iter().map(|(word, count)| format!("{word} {count}")).collect();
         Some(format!("{name}: {values} values; {}", groups.join("; ")))
+    }
+}
+
+/// Makes a range hold a value.
+fn widen(range: &mut Option<(String, String)>, value: &str, is_less: impl Fn(&str, &str) -> bool) {
+    let (least, most) = range.get_or_insert_with(|| (value.to_owned(), value.to_owned()));
+    if is_less(value, least) {
+        value.clone_into(least);
+    }
+    if is_less(most, value) {
+        value.clone_into(most);
     }
 }
 

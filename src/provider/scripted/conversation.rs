@@ -1,19 +1,19 @@
-//! The facts of a conversation that a rule can use.
-//!
-//! These facts must never come from anything but the request.
+//! The facts of a conversation that a rule can use, and the names that a template can use: these facts, the rule's captures, and
+//! the definitions of `let`. A definition is evaluated when a template uses it: it may read results that do not exist yet
+//! when another rule is tried.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ghost_domain::text::MORE_MARK;
 use ghost_domain::transcript::{Block, Message, Role};
-use minijinja::Value as Jinja;
-use minijinja::value::Serde;
-use regex::Captures;
+use minijinja::value::{Enumerator, Object, Serde};
+use minijinja::{Error, ErrorKind, Value as Jinja};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::pattern::Pattern;
+use super::template::{Expr, Templates};
 use crate::model::ModelRequest;
 
 /// A call with its result.
@@ -130,11 +130,6 @@ impl<'a> Conversation<'a> {
         })
     }
 
-    /// The captures of a rule's regular expression in `text`, if it matches.
-    pub(super) fn captures<'t>(&self, pattern: &Pattern, text: &'t str) -> Result<Option<Captures<'t>>, String> {
-        Ok(pattern.compile()?.captures(text))
-    }
-
     /// The facts that templates can use, together with the constants of the file.
     pub(super) fn facts(&self, vars: &Jinja) -> &Jinja {
         self.facts.get_or_init(|| {
@@ -166,15 +161,104 @@ fn value_of(content: &str) -> (Value, bool) {
 
 /// The words of a message: its texts, its results, and its calls as `name {arguments}`.
 fn text_of(message: &Message) -> String {
-    let parts: Vec<String> = message
-        .blocks
-        .iter()
-        .filter_map(|block| match block {
-            Block::Text { text } => Some(text.clone()),
-            Block::ToolCall { name, arguments, .. } => Some(format!("{name} {arguments}")),
-            Block::ToolResult { content, .. } => Some(content.clone()),
-            Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } | Block::ImageFile(_) => None,
+    let words = |block: &Block| match block {
+        Block::Text { text } => Some(text.clone()),
+        Block::ToolCall { name, arguments, .. } => Some(format!("{name} {arguments}")),
+        Block::ToolResult { content, .. } => Some(content.clone()),
+        Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } | Block::ImageFile(_) => None,
+    };
+    message.blocks.iter().filter_map(words).collect::<Vec<_>>().join("\n")
+}
+
+/// Maximum definitions in one `let`.
+pub(super) const LETS_MAX: usize = 200;
+
+/// Definitions of `let`, by name.
+pub(super) type Lets = BTreeMap<String, Expr>;
+
+/// The names of one rule.
+#[derive(Debug)]
+pub(super) struct Names {
+    facts: Jinja,
+    captures: Jinja,
+    lets: Arc<Lets>,
+    templates: Arc<Templates>,
+    /// The definitions that were used so far. `None` while one is being evaluated.
+    values: Mutex<BTreeMap<String, Option<Jinja>>>,
+}
+
+impl Names {
+    pub(super) fn new(facts: &Jinja, captures: &Jinja, lets: &Arc<Lets>, templates: &Arc<Templates>) -> Arc<Self> {
+        Arc::new(Self {
+            facts: facts.clone(),
+            captures: captures.clone(),
+            lets: Arc::clone(lets),
+            templates: Arc::clone(templates),
+            values: Mutex::default(),
         })
-        .collect();
-    parts.join("\n")
+    }
+
+    /// The value of a definition, evaluated once.
+    fn definition(self: &Arc<Self>, name: &str, expression: &Expr) -> Jinja {
+        match self.values().get(name) {
+            Some(Some(value)) => return value.clone(),
+            Some(None) => return invalid(format!("`{name}` uses itself in `let`")),
+            None => {}
+        }
+        self.values().insert(name.to_owned(), None);
+        let value = self.templates.value(expression, &Jinja::from_dyn_object(Arc::clone(self)));
+        let value = value.unwrap_or_else(|error| invalid(format!("in `let` of `{name}`: {error}")));
+        self.values().insert(name.to_owned(), Some(value.clone()));
+        value
+    }
+
+    fn values(&self) -> MutexGuard<'_, BTreeMap<String, Option<Jinja>>> {
+        // The map is complete between any two calls, so a panic elsewhere does not damage it.
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A value whose use fails with `message`.
+fn invalid(message: String) -> Jinja {
+    Jinja::from(Error::new(ErrorKind::InvalidOperation, message))
+}
+
+impl Object for Names {
+    fn get_value(self: &Arc<Self>, key: &Jinja) -> Option<Jinja> {
+        let name = key.as_str()?;
+        if name == "match" {
+            return Some(self.captures.clone());
+        }
+        match self.lets.get(name) {
+            Some(expression) => Some(self.definition(name, expression)),
+            None => self.facts.get_item(key).ok().filter(|value| !value.is_undefined()),
+        }
+    }
+
+    // Templates look names up one by one.
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::NonEnumerable
+    }
+}
+
+/// The names for one item of `for_each`: `item` and `index` besides those of the rule.
+#[derive(Debug)]
+pub(super) struct ItemNames {
+    pub(super) names: Arc<Names>,
+    pub(super) item: Jinja,
+    pub(super) index: usize,
+}
+
+impl Object for ItemNames {
+    fn get_value(self: &Arc<Self>, key: &Jinja) -> Option<Jinja> {
+        match key.as_str()? {
+            "item" => Some(self.item.clone()),
+            "index" => Some(Jinja::from(self.index)),
+            _ => self.names.get_value(key),
+        }
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::NonEnumerable
+    }
 }

@@ -1,17 +1,17 @@
-//! Filters with which a rule takes text from the results of tools.
-//!
-//! A filter must never panic on any input.
+//! Filters with which a rule takes text from the results of tools, and regular expressions. An expression has a bounded size and
+//! is compiled when it is first used, because a start reaches few of a file's rules. The `regex` crate searches in linear time.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::pattern::Patterns;
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind, Value};
+use regex::{Captures, Regex, RegexBuilder};
+use serde_json::json;
+
 use super::profile::profile;
 use super::prose::{figures, heading, numbers, prose, sentences, unmarked};
 use super::shapes::cell_numbers;
-use minijinja::value::Serde;
-use minijinja::{Environment, Error, ErrorKind, Value};
-use regex::Captures;
-use serde_json::json;
 
 /// Longest text that `regex_replace` gives, in bytes.
 const REPLACED_MAX: usize = 8 << 20;
@@ -158,11 +158,68 @@ fn slug(text: &str) -> String {
     out.trim_end_matches('-').to_owned()
 }
 
+/// Largest compiled expression, in bytes.
+const SIZE_MAX: usize = 1 << 20;
+/// Maximum expressions that [`Patterns`] keeps.
+const CACHED_MAX: usize = 256;
+
+/// A regular expression.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    source: String,
+    compiled: OnceLock<Result<Regex, String>>,
+}
+
+impl Pattern {
+    pub(super) fn new(source: &str) -> Self {
+        Self { source: source.to_owned(), compiled: OnceLock::new() }
+    }
+
+    /// The compiled expression.
+    ///
+    /// # Errors
+    /// The syntax error, or that the expression is larger than one MiB when compiled, as text.
+    pub(super) fn compile(&self) -> Result<&Regex, String> {
+        let compile = || {
+            let built = RegexBuilder::new(&self.source).size_limit(SIZE_MAX).build();
+            built.map_err(|error| ghost_domain::text::one_line(&error.to_string()))
+        };
+        self.compiled.get_or_init(compile).as_ref().map_err(Clone::clone)
+    }
+
+    /// The captures in `text`, if the expression matches.
+    pub(super) fn captures<'t>(&self, text: &'t str) -> Result<Option<Captures<'t>>, String> {
+        Ok(self.compile()?.captures(text))
+    }
+}
+
+/// The expressions that templates passed to filters, so that a loop compiles each once.
+#[derive(Default)]
+pub(super) struct Patterns(Mutex<BTreeMap<String, Arc<Pattern>>>);
+
+impl Patterns {
+    /// The pattern for `source`, from the cache if it is there.
+    pub(super) fn get(&self, source: &str) -> Arc<Pattern> {
+        // The map is complete between any two calls, so a panic elsewhere does not damage it.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pattern) = known.get(source) {
+            return Arc::clone(pattern);
+        }
+        let pattern = Arc::new(Pattern::new(source));
+        if known.len() >= CACHED_MAX {
+            known.clear();
+        }
+        known.insert(source.to_owned(), Arc::clone(&pattern));
+        pattern
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use minijinja::context;
     use proptest::prelude::*;
+
+    use super::*;
 
     const TEXT: &str = "# Harbour report\n\nThe port moved 1,204 containers in May. That is 12 % more than in April.\nDr. Ito was pleased.\n\n## Costs\n\n- Fuel cost $3.5 million.\n- Staff: unchanged\n\n| month | tonnes |\n|---|---|\n| May | 88 |\n";
 
@@ -201,5 +258,14 @@ mod tests {
             section(&text, "x");
             prop_assert!(slug(&text).len() <= 84);
         }
+    }
+
+    #[test]
+    fn a_wrong_or_large_expression_is_refused() {
+        for bad in ["(", "a{2,1}", "[z-a]", r"\p{Nope}", "(?P<a>x)(?P<a>y)"] {
+            assert!(Pattern::new(bad).compile().is_err(), "{bad} was taken");
+        }
+        assert!(Pattern::new(r"(\w{1000}){1000}").compile().is_err());
+        assert!(Pattern::new(r"(?m)^## (\S+) \((\d{1,3})\)$").compile().is_ok());
     }
 }

@@ -1,6 +1,4 @@
 //! Recognises logs by the beginning of their lines, and counts the lines by level and by message, part by part.
-//!
-//! This module must never panic on any text or return a time that is not in the text.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -143,21 +141,17 @@ impl Log {
 /// The message of a line: without its time, with `#` for what changes from line to line.
 fn message(line: &str, level: &str) -> String {
     let request = ACCESS.as_ref().and_then(|access| access.captures(line)).and_then(|found| found.get(2));
+    let unchanging =
+        |text: &str| CHANGES.as_ref().map_or_else(String::new, |changes| changes.replace_all(text, "#").into_owned());
     let text = match request {
+        // The version of the protocol is no part of what was asked for.
         Some(request) => {
-            // The version of the protocol is no part of what was asked for.
             let words: Vec<&str> = request.as_str().split(' ').take(2).collect();
-            format!(
-                "{level} {}",
-                CHANGES
-                    .as_ref()
-                    .map_or_else(String::new, |changes| changes.replace_all(&words.join(" "), "#").into_owned())
-            )
+            format!("{level} {}", unchanging(&words.join(" ")))
         }
         None => {
             let time = TIME.as_ref().and_then(|time| time.find(line)).map_or(0, |time| time.end());
-            let text = line.get(time..).unwrap_or_default().trim();
-            CHANGES.as_ref().map_or_else(String::new, |changes| changes.replace_all(text, "#").into_owned())
+            unchanging(line.get(time..).unwrap_or_default().trim())
         }
     };
     ghost_domain::text::clip(&text, MESSAGE_MAX)
@@ -188,16 +182,12 @@ fn begins(line: &str) -> Option<(&str, Option<&'static str>)> {
 }
 
 fn level_named(word: &str) -> &'static str {
-    match word.to_ascii_uppercase().as_str() {
-        "PANIC" => "PANIC",
-        "FATAL" => "FATAL",
-        "CRITICAL" | "CRIT" => "CRITICAL",
-        "ERROR" | "ERR" => "ERROR",
-        "WARNING" | "WARN" => "WARN",
-        "NOTICE" => "NOTICE",
-        "INFO" => "INFO",
-        "DEBUG" => "DEBUG",
-        _ => "TRACE",
+    let word = word.to_ascii_uppercase();
+    match word.as_str() {
+        "CRIT" => "CRITICAL",
+        "ERR" => "ERROR",
+        "WARNING" => "WARN",
+        word => LEVELS.iter().copied().find(|level| *level == word).unwrap_or("TRACE"),
     }
 }
 

@@ -2,47 +2,44 @@
 //! `README.md` beside this file describes the format. The operator writes the rules, so they are
 //! trusted. A limit of steps for each template stops an accidental endless loop.
 //!
-//! This provider must never keep state of a conversation between two calls. The answer follows from
+//! This provider keeps no state of a conversation between two calls. The answer follows from
 //! the request alone, so that a resumed turn gets the same answer. Two exceptions: `fail … times`
 //! is counted, and a `wait` uses the clock.
 
-mod answer;
-mod bounds;
 mod check;
 mod columns;
 mod conversation;
 mod filters;
-mod json_text;
 mod logs;
-mod matching;
-mod names;
-mod pattern;
 mod profile;
 mod prose;
 mod read;
-mod render;
 mod rules;
 mod shapes;
 mod template;
-mod values;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_config::problem::Problems;
+use ghost_domain::transcript::{Block, TokenUsage};
 use ghost_domain::{Clock, Code, Refusal};
+use minijinja::Value as Jinja;
+use serde_json::Value;
 
+pub use self::check::{FILES_MAX, Survey, misnamed_for, path_of, survey};
+use self::conversation::{Conversation, ItemNames, Names};
+pub use self::read::ToolName;
+pub use self::rules::ScriptDigest;
+use self::rules::{Action, Call, Chosen, Do, Fail, RuleSet};
+pub use self::template::TEXT_MAX;
+use crate::answer::WORDS_MAX;
 use crate::error::{Charge, ErrorKind, ProviderError};
-use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
-use answer::{AnswerBuilder, Step, work_out};
-use rules::RuleSet;
-
-pub use bounds::{CALLS_MAX, FILES_MAX, TEXT_MAX};
-pub use check::{Survey, misnamed_for, path_of, survey};
-pub use read::ToolName;
-pub use rules::ScriptDigest;
+use crate::estimate::{estimate_tokens, json_len, tokens_of_bytes};
+use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
 
 /// The scripted provider: the rule files of one directory.
 pub struct Scripted {
@@ -133,6 +130,152 @@ impl Provider for Scripted {
             Some(error) => Err(error),
             None => Ok(said.answer(request)),
         }
+    }
+}
+
+/// Maximum calls in one answer.
+pub const CALLS_MAX: usize = 64;
+
+/// The steps of an answer, in order.
+enum Step {
+    Wait(Duration),
+    /// A failure, with its position among the actions of its rule.
+    Fail(usize, Fail),
+    Think(String),
+    Say(String),
+    Call(Block),
+}
+
+/// The rendered answer of a rule: the steps to run, and the failure after them if there is one.
+struct Course {
+    /// The position of the chosen rule in the file; the number of rules for `otherwise`.
+    rule: usize,
+    steps: Vec<Step>,
+    /// The error with which the call ends after its last step, instead of an answer.
+    failed: Option<ProviderError>,
+}
+
+/// Chooses a rule and renders its actions.
+fn work_out(rules: &RuleSet, request: &ModelRequest) -> Course {
+    let mut course = Course { rule: rules.rules.len(), steps: Vec::new(), failed: None };
+    course.failed = course.follow(rules, request).err();
+    course
+}
+
+impl Course {
+    fn follow(&mut self, rules: &RuleSet, request: &ModelRequest) -> Result<(), ProviderError> {
+        let conversation = Conversation::of(request);
+        let chosen = rules.choose(&conversation)?;
+        self.rule = chosen.number;
+        self.actions(rules, &conversation, &chosen).map_err(|error| chosen.failed(rules, &error))
+    }
+
+    fn actions(&mut self, rules: &RuleSet, of: &Conversation<'_>, chosen: &Chosen<'_>) -> Result<(), String> {
+        let names = rules.names(of, &chosen.captures, chosen.lets);
+        let context = Jinja::from_dyn_object(Arc::clone(&names));
+        let mut calls = Calls { rules, before: of.calls_so_far(), made: 0 };
+        for (at, Do { action, only_if }) in chosen.actions.iter().enumerate() {
+            if let Some(condition) = only_if
+                && !rules.templates.truth(condition, &context)?
+            {
+                continue;
+            }
+            match action {
+                Action::Wait(duration) => self.steps.push(Step::Wait(*duration)),
+                Action::Fail(fail) => self.steps.push(Step::Fail(at, fail.clone())),
+                Action::Think(text) => self.steps.push(Step::Think(rules.templates.render(text, &context)?)),
+                Action::Say(text) => self.steps.push(Step::Say(rules.templates.render(text, &context)?)),
+                Action::Call(call) => calls.all(call, &names, &context, &mut self.steps)?,
+            }
+        }
+        let words = self.steps.iter().map(|step| match step {
+            Step::Think(text) | Step::Say(text) => text.len(),
+            Step::Wait(_) | Step::Fail(..) | Step::Call(_) => 0,
+        });
+        if words.sum::<usize>() > WORDS_MAX {
+            return Err(format!("the answer's words are longer than {WORDS_MAX} bytes together"));
+        }
+        Ok(())
+    }
+}
+
+/// The calls of an answer.
+struct Calls<'r> {
+    rules: &'r RuleSet,
+    before: usize,
+    made: usize,
+}
+
+impl Calls<'_> {
+    fn all(&mut self, call: &Call, names: &Arc<Names>, context: &Jinja, steps: &mut Vec<Step>) -> Result<(), String> {
+        let Some(list) = &call.for_each else {
+            steps.push(self.one(call, context)?);
+            return Ok(());
+        };
+        let items = self.rules.templates.value(list, context)?;
+        let items = items.try_iter().map_err(|_| format!("`for_each` gives {}, not a list", items.kind()))?;
+        for (index, item) in items.enumerate() {
+            let names = ItemNames { names: Arc::clone(names), item, index };
+            steps.push(self.one(call, &Jinja::from_object(names))?);
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, call: &Call, context: &Jinja) -> Result<Step, String> {
+        if self.made >= CALLS_MAX {
+            return Err(format!("more than {CALLS_MAX} calls in one answer"));
+        }
+        let name = self.rules.templates.render(&call.tool, context)?;
+        let arguments = self.rules.templates.tree(&call.with, context)?;
+        let arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
+        self.made += 1;
+        Ok(Step::Call(Block::ToolCall { id: format!("call-{}", self.before + self.made), name, arguments }))
+    }
+}
+
+/// The answer assembled so far.
+#[derive(Default)]
+struct AnswerBuilder {
+    blocks: Vec<Block>,
+    text: String,
+    output: u64,
+}
+
+impl AnswerBuilder {
+    fn think(&mut self, text: String, deltas: &mut dyn Deltas) {
+        deltas.thinking(&text);
+        self.output += tokens_of_bytes(text.len());
+        self.blocks.push(Block::Thinking { text });
+    }
+
+    fn say(&mut self, text: &str, deltas: &mut dyn Deltas) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+            deltas.text("\n");
+        }
+        for line in text.split_inclusive('\n') {
+            deltas.text(line);
+        }
+        self.text.push_str(text);
+    }
+
+    fn call(&mut self, block: Block) {
+        if let Block::ToolCall { name, arguments, .. } = &block {
+            self.output += tokens_of_bytes(name.len() + json_len(arguments));
+        }
+        self.blocks.push(block);
+    }
+
+    fn answer(mut self, request: &ModelRequest) -> ModelAnswer {
+        let first_call = self.blocks.iter().position(|block| matches!(block, Block::ToolCall { .. }));
+        let stop = if first_call.is_some() { Stop::ToolUse } else { Stop::EndTurn };
+        self.output += tokens_of_bytes(self.text.len());
+        if !self.text.is_empty() || first_call.is_none() {
+            // The text comes before the calls, as in the answers of real models.
+            self.blocks.insert(first_call.unwrap_or(self.blocks.len()), Block::Text { text: self.text });
+        }
+        let usage = TokenUsage { input: estimate_tokens(request), output: self.output, ..TokenUsage::default() };
+        ModelAnswer { model: request.model.clone(), blocks: self.blocks, usage: Some(usage), estimated: false, stop }
     }
 }
 

@@ -1,7 +1,4 @@
-//! Splits prose in English and German into paragraphs, sentences and figures. Figures are returned
-//! as they are written.
-//!
-//! This module must never panic on any text or return words that are not in the text. If the end of
+//! Splits prose in English and German into paragraphs, sentences and figures, in words that are in the text. If the end of
 //! a sentence is uncertain, the sentence continues: a sentence that is too long can still be read.
 
 use std::collections::BTreeSet;
