@@ -1,7 +1,6 @@
 //! Control groups of the kernel, version 2: one for each runner, so for the commands of one agent. They stop what outruns
-//! the runner's measuring, and what it does not see: pages of the cache that are written, pipes, sockets, objects of the kernel.
-//!
-//! A group that is not delegated to ghostd must never be touched.
+//! the runner's measuring, and what it does not see: pages of the cache that are written, pipes, sockets, objects of the
+//! kernel. A group that is not delegated to ghostd is not touched.
 
 use std::fs;
 use std::io;

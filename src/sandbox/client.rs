@@ -2,6 +2,7 @@
 //! output nobody reads stops and holds no memory.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -10,12 +11,13 @@ use ghost_domain::{Clock, Code, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use crate::capture::Capture;
-use crate::command::{Finished, Progress};
-use crate::drain::Drain;
-use crate::feed::Feed;
-use crate::frame::{self, DISCARD, Exec, Exit, Hello, Order, Report, STDERR, STDOUT};
-use crate::tunnel::{self, Connection};
+use crate::clock::within;
+use crate::command::{Command, Finished, Progress};
+use crate::frame::{DISCARD, Exec, Exit, Hello, Order, Report, STDERR, STDOUT};
+use crate::left::Begun;
+use crate::streams::{Capture, Drain, Feed};
+use crate::tunnel::Connection;
+use crate::{frame, tunnel};
 
 /// Bytes of each output that a command may write ahead of the daemon.
 const CREDIT: u32 = 128 * 1024;
@@ -131,11 +133,21 @@ async fn read_frames(
 }
 
 impl Runner {
-    /// Greets a runner. `exit` serves the connections that it accepts.
+    /// Greets a runner, which answers within a time. `exit` serves the connections that it accepts.
     ///
     /// # Errors
     /// Why it is no runner of this version.
     pub(crate) async fn connect(
+        from: impl AsyncRead + Unpin + Send + 'static,
+        to: impl AsyncWrite + Unpin + Send + 'static,
+        exit: Option<tunnel::Exit>,
+        (clock, greeting): (&dyn Clock, Duration),
+    ) -> Result<Self, String> {
+        let greeted = within(clock, greeting, Self::greet(from, to, exit)).await;
+        greeted.ok_or("the runner does not greet")?.map_err(|why| format!("the runner does not work: {why}"))
+    }
+
+    async fn greet(
         mut from: impl AsyncRead + Unpin + Send + 'static,
         mut to: impl AsyncWrite + Unpin + Send + 'static,
         exit: Option<tunnel::Exit>,
@@ -216,7 +228,7 @@ impl Runner {
     }
 
     /// Gives the runner up: every command that waits for it gets an error.
-    pub(crate) fn give_up(&self, why: &str) {
+    fn give_up(&self, why: &str) {
         let _ = self.ended.set(why.to_owned());
         end_all(&self.streams);
     }
@@ -227,6 +239,23 @@ impl Runner {
 
     async fn order(&self, order: &Order<'_>, id: u32) -> Result<(), Refusal> {
         self.orders.send(order.encode(id)).await.map_err(|_| self.why())
+    }
+
+    /// Runs the command of an agent, and notes what it left below `root`.
+    pub(crate) async fn run_for(
+        &self,
+        command: &Command,
+        exec: &Exec,
+        (begun, root): (Begun<'_>, &Path),
+        progress: Progress<'_>,
+        clock: &dyn Clock,
+    ) -> Result<Finished, Refusal> {
+        let limits = (command.stdout_limit, command.stderr_limit, command.drain.as_ref());
+        let (done, found) = self.run(exec, (&command.stdin, command.feed.as_ref()), limits, progress, clock).await?;
+        if let Some(Ok(dir)) = found.as_ref().map(|found| Path::new(found).strip_prefix(root)) {
+            begun.left(&dir.to_string_lossy());
+        }
+        Ok(done)
     }
 
     /// Runs a command. `limits` says what is kept of its outputs. Also returns the path of a directory that the command left
@@ -240,14 +269,11 @@ impl Runner {
         progress: Progress<'_>,
         clock: &dyn Clock,
     ) -> Result<(Finished, Option<String>), Refusal> {
-        tokio::select! {
-            biased;
-            done = self.attend(exec, stdin, limits, progress) => done,
-            () = clock.sleep(exec.deadline.saturating_add(GRACE)) => {
-                self.give_up("it did not answer until the command's deadline");
-                Err(self.why())
-            }
-        }
+        let attended = self.attend(exec, stdin, limits, progress);
+        within(clock, exec.deadline.saturating_add(GRACE), attended).await.unwrap_or_else(|| {
+            self.give_up("it did not answer until the command's deadline");
+            Err(self.why())
+        })
     }
 
     async fn attend(

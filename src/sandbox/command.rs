@@ -1,4 +1,4 @@
-//! A command, how it ended, and the trait that every sandbox implements (SBX-05).
+//! A command, how it ended, what keeps it inside, and the trait that every sandbox implements.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +9,7 @@ use ghost_domain::ids::ConversationId;
 use ghost_domain::{AgentId, Code, Refusal};
 use serde::{Deserialize, Serialize};
 
-use crate::capture::Captured;
-use crate::drain::Drain;
-use crate::feed::Feed;
-use crate::protection::Report;
+use crate::streams::{Captured, Drain, Feed};
 
 /// The directory of a toolbox whose files a command runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,4 +176,132 @@ pub trait Sandbox: Send + Sync {
 
     /// Kills everything that runs.
     async fn close(&self);
+}
+
+macro_rules! protections {
+    ($($(#[$doc:meta])* $name:ident $bit:literal $word:literal),* $(,)?) => {
+        /// One protection. The numbers are bits of the runner's protocol, which does not know that of control groups.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum Protection {
+            $($(#[$doc])* $name = $bit),*
+        }
+
+        impl Protection {
+            /// All, in the order of their bits.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The name of the protection, as the world file and the runner write it.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word),*
+                }
+            }
+        }
+    };
+}
+
+protections! {
+    /// A filter refuses dangerous system calls.
+    Seccomp 1 "seccomp",
+    /// Files are read, written and executed in listed places only.
+    Files 2 "files",
+    /// There are no sockets but those that the network mode allows.
+    Network 4 "network",
+    /// Nothing outside the command can be signalled.
+    Signals 8 "signals",
+    /// Nothing outside can be traced, nor its environment or memory read.
+    Trace 16 "trace",
+    /// Every process dies, even if the runner is killed.
+    Tree 32 "tree",
+    /// Mode, owner and times of files outside cannot be changed.
+    Metadata 64 "metadata",
+    /// The kernel bounds the number of tasks.
+    Tasks 128 "tasks",
+    /// User, PID, mount, IPC and host name are the command's own.
+    Namespaces 256 "namespaces",
+    /// The network is the command's own.
+    Netns 512 "netns",
+    /// The command runs as another user than the daemon.
+    Uid 1_024 "uid",
+    /// The kernel's control groups bound memory and tasks of an agent's commands together, and weigh their disk access.
+    Cgroup 4_096 "cgroup",
+}
+
+impl Protection {
+    /// Those without which no command runs.
+    pub const ALWAYS: [Self; 5] = [Self::Seccomp, Self::Files, Self::Network, Self::Signals, Self::Trace];
+
+    /// The bit of the protection.
+    #[must_use]
+    pub fn bit(self) -> u32 {
+        self as u32
+    }
+
+    /// The bits of several protections.
+    pub(crate) fn bits(protections: impl IntoIterator<Item = Self>) -> u32 {
+        protections.into_iter().fold(0, |bits, protection| bits | protection.bit())
+    }
+
+    /// The protection of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|protection| protection.as_str() == name)
+    }
+
+    /// The bits of those that always apply and of those that the world requires, by name.
+    ///
+    /// # Errors
+    /// If there is no protection of such a name.
+    pub(crate) fn required(names: &[String]) -> Result<u32, String> {
+        let mut bits = Self::bits(Self::ALWAYS);
+        for name in names {
+            bits |= Self::named(name).ok_or_else(|| format!("there is no protection `{name}`"))?.bit();
+        }
+        Ok(bits)
+    }
+
+    /// The names of the protections in `bits`.
+    #[must_use]
+    pub fn names(bits: u32) -> Vec<&'static str> {
+        Self::ALL.iter().copied().filter(|protection| bits & protection.bit() != 0).map(Self::as_str).collect()
+    }
+}
+
+/// Why there is no sandbox: these protections are required and not to be had. `reasons` are the runner's.
+pub(crate) fn lacking_protections(bits: u32, reasons: &[String]) -> String {
+    format!("this machine lacks the protections {}: {}", Protection::names(bits).join(", "), reasons.join("; "))
+}
+
+/// What a sandbox can enforce on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The protections that commands get, as bits.
+    pub in_force: u32,
+    /// Why others are missing, one line each, as the runner found it.
+    pub missing: Vec<String>,
+    /// The image of containers with its id; empty if there is none.
+    pub image: String,
+    /// The version of the browser in the image, if it has one.
+    pub browser: Option<String>,
+}
+
+/// Why a command finds no sandbox.
+pub(crate) fn unavailable(why: &str) -> Refusal {
+    Refusal::new(Code::Unavailable, format!("there is no sandbox now: {why}")).hint("try again later")
+}
+
+/// The text of an error with its causes, which many libraries leave out of it.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let message = inner.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        cause = inner.source();
+    }
+    text
 }

@@ -1,14 +1,9 @@
 //! The `docker` sandbox: commands run in containers of an engine on this machine. A container lives long and belongs to one
 //! agent, unless the world lets all agents share one; its main process is the runner, which is fed over one attached stream.
-//!
-//! A container must never outlive its daemon's next start, and never mount more than the workspace and the runner.
+//! A container does not outlive its daemon's next start, and mounts no more than the workspace and the runner.
 
-mod alone;
 mod body;
 mod container;
-mod engine;
-mod facts;
-mod paths;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -24,18 +19,18 @@ use ghost_domain::ids::ConversationId;
 use ghost_domain::{AgentId, Clock, Code, Refusal, Timestamp};
 
 use self::body::{Common, Place, WORKSPACE, inside};
-use self::container::{Container, unavailable};
-use self::engine::{Engine, Image};
-use self::paths::of_container;
-use crate::command::{Alone, Command, Finished, Progress, Sandbox, ToolboxDir};
-use crate::environment::environment;
-use crate::frame::{Exec, Network, flag, right};
+use self::container::{Container, Engine, Image};
+use crate::clock::within;
+use crate::command::{
+    Alone, Command, Finished, Progress, Protection, Report, Sandbox, ToolboxDir, lacking_protections, unavailable,
+};
+use crate::environment::{devices, environment, in_memory};
+use crate::frame::{Exec, Network, right};
 use crate::left::Left;
-use crate::own_dirs::{self, DirOwner};
-use crate::program;
-use crate::protection::{self, Protection, Report};
+use crate::local::install;
+use crate::own_dirs;
+use crate::own_dirs::{DirOwner, NOBODY, User};
 use crate::tunnel::{Client, Exit, Outlet};
-use crate::users::{NOBODY, User};
 
 /// An idle container ends after this time.
 const IDLE: Duration = Duration::from_secs(600);
@@ -151,9 +146,8 @@ impl Docker {
         let engine = Arc::new(Engine::connect(host, Arc::clone(&clock)).await?);
         let info = engine.info().await?;
         let image = engine.image(&plan.image).await?;
-        facts::usable(&info)?;
-        let program =
-            program::install(&data_dir).map_err(|error| format!("the runner's program cannot be written: {error}"))?;
+        body::usable(&info)?;
+        let program = install(&data_dir)?;
         let is_root = rustix::process::geteuid().is_root();
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if is_root {
@@ -183,7 +177,7 @@ impl Docker {
             report: Report::default(),
             outlet,
             clock,
-            alone: tokio::sync::Semaphore::new(alone::MOST),
+            alone: tokio::sync::Semaphore::new(container::ALONE_MAX),
             slots: Mutex::default(),
             left: Left::default(),
             data,
@@ -206,15 +200,15 @@ impl Docker {
         if is_open && !self.plan.require.iter().any(|name| name == Protection::Network.as_str()) {
             required &= !Protection::Network.bit();
         }
-        self.given = facts::given(&self.plan, info, self.is_root);
+        self.given = body::given(&self.plan, info, self.is_root);
         let in_force = self.in_force(hello.available);
         let lacking = required & !in_force;
-        let missing = facts::missing(&self.plan, info, in_force, &hello.missing, &probe.warnings);
+        let missing = body::missing(&self.plan, info, in_force, &hello.missing, &probe.warnings);
         if lacking != 0 {
-            return Err(protection::lacking(lacking, &missing));
+            return Err(lacking_protections(lacking, &missing));
         }
         self.required = required & !self.given;
-        let browser = alone::browser(&probe, &*self.clock).await?;
+        let browser = container::browser(&probe, &*self.clock).await?;
         self.report = Report { in_force, missing, image: format!("{} ({})", image.name, image.id), browser };
         Ok(())
     }
@@ -264,12 +258,9 @@ impl Docker {
             return Ok(Arc::clone(found));
         }
         *current = None;
-        let (engine, plan, clock) = (Arc::clone(&self.engine), self.plan.clone(), Arc::clone(&self.clock));
         let exit = (self.plan.network == SandboxNetwork::Proxy).then(|| Exit::new(&self.outlet, client));
-        // In a task of its own: a caller that goes away must not leave a container that nobody knows.
-        let started = tokio::spawn(async move { Container::start(engine, &plan, &common, places, exit, &clock).await });
-        let started = started.await.map_err(|error| unavailable(&format!("its start failed: {error}")))?;
-        let container = Arc::new(started.map_err(|why| unavailable(&why))?);
+        let started = Container::start_apart(&self.engine, self.plan.clone(), common, places, exit, &self.clock);
+        let container = Arc::new(started.await?);
         *current = Some(Arc::clone(&container));
         Ok(container)
     }
@@ -305,33 +296,25 @@ impl Docker {
         if self.is_shared(command) && self.plan.workspace_access == WorkspaceAccess::None {
             // Only the image, and not the workspace, which this container has.
             let image = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/sys", "/dev"];
-            paths.extend(image.map(|path| (read | right::FOLLOW | right::IF_THERE, path.to_owned())));
+            paths.extend(image.map(|path| (read | right::FOLLOW | right::OPTIONAL, path.to_owned())));
         } else {
             paths.push((read, "/".to_owned()));
         }
         let all = right::READ | right::WRITE | right::EXECUTE;
         paths.extend(writable.iter().map(|prefix| (all, inside(prefix))));
-        paths.extend(of_container());
+        paths.extend(devices().chain(in_memory()));
         let network = match self.plan.network {
             SandboxNetwork::None => Network::None,
             // The container's network has nothing but the proxy's port.
             SandboxNetwork::Open | SandboxNetwork::Proxy => Network::Open,
         };
         Exec {
-            flags: flag::STDIN,
             required: self.required,
-            deadline: command.timeout,
-            memory: self.plan.memory_bytes,
-            processes: self.plan.processes,
-            disk: self.plan.disk_bytes,
-            credit: (0, 0),
             cwd: inside(&command.dir),
-            argv: command.argv.clone(),
             env: environment(&self.plan, WORKSPACE, &inside(&own), "/tmp", &command.env),
             paths,
             network,
-            // The container's.
-            user: None,
+            ..Exec::bounded(&self.plan, command.argv.clone(), command.timeout)
         }
     }
 
@@ -353,14 +336,8 @@ impl Sandbox for Docker {
         let exec = self.exec(&command, &writable);
         let begun = self.left.begin(&self.common.workspace, &command.agent_id, &writable)?;
         let container = self.container(Share::of(&command, self.plan.scope), places).await?;
-        let limits = (command.stdout_limit, command.stderr_limit, command.drain.as_ref());
-        let (done, found) = container
-            .runner
-            .run(&exec, (&command.stdin, command.feed.as_ref()), limits, progress, &*self.clock)
-            .await?;
-        if let Some(Ok(dir)) = found.as_ref().map(|found| Path::new(found).strip_prefix(WORKSPACE)) {
-            begun.left(&dir.to_string_lossy());
-        }
+        let begun = (begun, Path::new(WORKSPACE));
+        let done = container.runner.run_for(&command, &exec, begun, progress, &*self.clock).await?;
         Ok(Finished { in_force: self.in_force(done.in_force), ..done })
     }
 
@@ -368,7 +345,7 @@ impl Sandbox for Docker {
         // The semaphore is never closed.
         let _place = self.alone.acquire().await.map_err(|error| unavailable(&error.to_string()))?;
         let exit = Exit::new(&self.outlet, Client::Browser(command.agent_id.clone()));
-        alone::run(&self.engine, (&self.plan, &self.common), self.required, exit, &self.clock, command).await
+        container::run_alone(&self.engine, (&self.plan, &self.common), self.required, exit, &self.clock, command).await
     }
 
     fn identity(&self) -> String {
@@ -424,11 +401,8 @@ async fn clear(
             clock.sleep(AGAIN).await;
         }
     };
-    tokio::select! {
-        biased;
-        result = cleared => result,
-        () = clock.sleep(CLEAR_MAX) => Err("the engine does not remove its containers".to_owned()),
-    }
+    let cleared = within(clock, CLEAR_MAX, cleared).await;
+    cleared.unwrap_or_else(|| Err("the engine does not remove its containers".to_owned()))
 }
 
 async fn end_idle(docker: Weak<Docker>) {

@@ -1,12 +1,12 @@
-//! The variables of a command: an allow-list, and settings that keep `git` from running what a repository names (SBX-06).
-//!
-//! No variable of the daemon gets in that the world does not name.
+//! What surrounds a command: its variables, an allow-list with settings that keep `git` from running what a repository names, and
+//! the devices that every command has. No variable of the daemon gets in that the world does not name.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ghost_config::plan::{SandboxNetwork, SandboxPlan};
 
+use crate::frame::right;
 use crate::tunnel;
 
 /// Settings that keep a repository's own configuration from running programs: they win over `.git/config`. Keys with a name
@@ -91,6 +91,17 @@ pub(crate) fn environment(
     env.extend(plan.env.clone());
     env.extend(own.iter().cloned());
     env.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+/// Devices that commands may use.
+pub(crate) fn devices() -> impl Iterator<Item = (u8, String)> {
+    let devices = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+    devices.into_iter().map(|path| (right::READ | right::WRITE | right::OPTIONAL, path.to_owned()))
+}
+
+/// File systems in memory that commands may write to.
+pub(crate) fn in_memory() -> impl Iterator<Item = (u8, String)> {
+    ["/tmp", "/dev/shm"].into_iter().map(|path| (right::READ | right::WRITE | right::EXECUTE, path.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,40 +1,22 @@
-//! The frames of the runner's protocol, version 3. `runner/PROTOCOL.md` describes them.
-//!
-//! Reading a frame must never panic or allocate more than its stated bound: a runner shares its container with commands.
+//! The daemon's side of the runner's protocol. `runner/PROTOCOL.md` describes the frames. Reading one allocates no more than its
+//! stated bound, whatever it says: a runner shares its container with commands.
+
+#[allow(dead_code, reason = "this file is the runner's; each side needs a part of it")]
+#[path = "runner/frame.rs"]
+mod wire;
 
 use std::time::Duration;
 
+use ghost_config::plan::SandboxPlan;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
+use self::wire::{Fields, MAX_FRAME, Malformed, kind, put_text};
+pub(crate) use self::wire::{VERSION, access as right, flag};
 use crate::command::End;
-use crate::users::User;
+use crate::own_dirs::User;
 
-/// Version of the protocol.
-pub(crate) const VERSION: u16 = 3;
-/// Largest payload of a frame.
-const PAYLOAD_MAX: usize = 256 * 1024;
 /// Credit that lets a command write without being read: its output is only counted.
 pub(crate) const DISCARD: u32 = u32::MAX;
-
-/// Flags of a command.
-pub(crate) mod flag {
-    pub(crate) const STDIN: u32 = 1;
-    pub(crate) const NAMESPACES: u32 = 4;
-    pub(crate) const NETNS: u32 = 8;
-    pub(crate) const PRIVATE_TMP: u32 = 16;
-    pub(crate) const MEMFD: u32 = 32;
-    pub(crate) const UNIX: u32 = 128;
-}
-
-/// Rights of a path.
-pub(crate) mod right {
-    pub(crate) const READ: u8 = 1;
-    pub(crate) const WRITE: u8 = 2;
-    pub(crate) const EXECUTE: u8 = 4;
-    pub(crate) const FOLLOW: u8 = 64;
-    pub(crate) const IF_THERE: u8 = 128;
-}
-
 /// The output streams of a command, as channels of its frames.
 pub(crate) const STDOUT: u8 = 1;
 pub(crate) const STDERR: u8 = 2;
@@ -110,40 +92,16 @@ const UMASK: u32 = 0o027;
 impl Order<'_> {
     /// The frame for stream `id`.
     pub(crate) fn encode(&self, id: u32) -> Vec<u8> {
-        let mut body = Vec::new();
-        let kind = match self {
-            Self::Hello => {
-                body.extend(VERSION.to_le_bytes());
-                0x01
-            }
-            Self::Exec(exec) => {
-                exec.encode(&mut body);
-                0x02
-            }
-            Self::Data(bytes) => {
-                body.push(0);
-                body.extend_from_slice(bytes);
-                0x03
-            }
-            Self::Eof => {
-                body.push(0);
-                0x04
-            }
-            Self::Credit(channel, bytes) => {
-                body.push(*channel);
-                body.extend(bytes.to_le_bytes());
-                0x05
-            }
-            Self::Kill => 0x07,
-            Self::Listen(port) => {
-                body.extend(port.to_le_bytes());
-                0x09
-            }
-            Self::Close => 0x0A,
-            Self::Watch(seconds) => {
-                body.extend(seconds.to_le_bytes());
-                0x0B
-            }
+        let (kind, mut body) = match self {
+            Self::Hello => (kind::HELLO, VERSION.to_le_bytes().to_vec()),
+            Self::Exec(exec) => (kind::EXEC, exec.encode()),
+            Self::Data(bytes) => (kind::DATA, [&[0], *bytes].concat()),
+            Self::Eof => (kind::EOF, vec![0]),
+            Self::Credit(channel, bytes) => (kind::CREDIT, [&[*channel][..], &bytes.to_le_bytes()].concat()),
+            Self::Kill => (kind::KILL, Vec::new()),
+            Self::Listen(port) => (kind::LISTEN, port.to_le_bytes().to_vec()),
+            Self::Close => (kind::CLOSE, Vec::new()),
+            Self::Watch(seconds) => (kind::WATCH, seconds.to_le_bytes().to_vec()),
         };
         let mut frame = Vec::with_capacity(body.len() + 9);
         // A request is checked for its size before it is sent, so this does not cut.
@@ -155,9 +113,8 @@ impl Order<'_> {
     }
 }
 
-fn put_text(into: &mut Vec<u8>, text: &str) {
-    into.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
-    into.extend_from_slice(text.as_bytes());
+fn put_numbers<const N: usize>(into: &mut Vec<u8>, numbers: impl IntoIterator<Item = [u8; N]>) {
+    into.extend(numbers.into_iter().flatten());
 }
 
 fn put_list<T>(into: &mut Vec<u8>, items: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
@@ -166,46 +123,46 @@ fn put_list<T>(into: &mut Vec<u8>, items: &[T], put: impl Fn(&mut Vec<u8>, &T)) 
 }
 
 impl Exec {
+    /// A request with the bounds of a plan.
+    pub(crate) fn bounded(plan: &SandboxPlan, argv: Vec<String>, deadline: Duration) -> Self {
+        let (memory, processes, disk) = (plan.memory_bytes, plan.processes, plan.disk_bytes);
+        Self { flags: flag::STDIN, deadline, memory, processes, disk, argv, ..Self::default() }
+    }
+
     /// Whether the request fits into one frame, and no text has a zero byte.
     pub(crate) fn is_sendable(&self) -> bool {
         let texts = || self.argv.iter().chain(&self.env).chain(std::iter::once(&self.cwd));
         let size: usize = texts().map(|text| text.len() + 4).sum();
         let paths: usize = self.paths.iter().map(|(_, path)| path.len() + 5).sum();
-        size + paths + 256 <= PAYLOAD_MAX && !texts().any(|text| text.contains('\0'))
+        size + paths + 256 <= MAX_FRAME && !texts().any(|text| text.contains('\0'))
     }
 
-    fn encode(&self, body: &mut Vec<u8>) {
-        body.extend(self.flags.to_le_bytes());
-        body.extend(self.required.to_le_bytes());
-        body.extend(0_u32.to_le_bytes());
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
         let (mode, tunnel) = self.network.encoded();
-        body.push(mode);
         let (uid, gid) = self.user.map_or((OWN_ID, OWN_ID), |user| (user.uid, user.gid));
-        body.extend(uid.to_le_bytes());
-        body.extend(gid.to_le_bytes());
-        body.extend(UMASK.to_le_bytes());
-        body.extend(u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX).to_le_bytes());
+        let deadline = u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX);
+        // No wrapper vouches for anything.
+        put_numbers(&mut body, [self.flags, self.required, 0].map(u32::to_le_bytes));
+        body.push(mode);
+        put_numbers(&mut body, [uid, gid, UMASK, deadline].map(u32::to_le_bytes));
         body.extend(self.memory.to_le_bytes());
         body.extend(self.processes.to_le_bytes());
-        body.extend(self.disk.to_le_bytes());
-        body.extend(TMP_BYTES.to_le_bytes());
-        for limit in [OPEN_FILES, self.disk, 0, 0, 0, 0] {
-            body.extend(limit.to_le_bytes());
-        }
-        body.extend(self.credit.0.to_le_bytes());
-        body.extend(self.credit.1.to_le_bytes());
-        put_text(body, &self.cwd);
-        put_list(body, &self.argv, |body, word| put_text(body, word));
-        put_list(body, &self.env, |body, pair| put_text(body, pair));
-        put_list(body, &self.paths, |body, (rights, path)| {
+        put_numbers(&mut body, [self.disk, TMP_BYTES, OPEN_FILES, self.disk, 0, 0, 0, 0].map(u64::to_le_bytes));
+        put_numbers(&mut body, [self.credit.0, self.credit.1].map(u32::to_le_bytes));
+        put_text(&mut body, &self.cwd);
+        put_list(&mut body, &self.argv, |body, word| put_text(body, word));
+        put_list(&mut body, &self.env, |body, pair| put_text(body, pair));
+        put_list(&mut body, &self.paths, |body, (rights, path)| {
             body.push(*rights);
             put_text(body, path);
         });
         // No ports to connect to and to bind.
         body.extend([0; 8]);
-        put_list(body, tunnel.as_slice(), |body, port| body.extend(port.to_le_bytes()));
+        put_list(&mut body, tunnel.as_slice(), |body, port| body.extend(port.to_le_bytes()));
         // No wrapper.
         body.extend([0; 4]);
+        body
     }
 }
 
@@ -260,58 +217,22 @@ pub(crate) struct Exit {
     pub(crate) found: Option<String>,
 }
 
-/// Reads the fields of a payload in order.
-struct Fields<'b>(&'b [u8]);
-
-impl<'b> Fields<'b> {
-    fn take(&mut self, count: usize) -> Option<&'b [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        Some(self.array::<1>()?[0])
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn text(&mut self) -> Option<String> {
-        let length = usize::try_from(self.u32()?).ok()?;
-        Some(String::from_utf8_lossy(self.take(length)?).into_owned())
-    }
-
-    fn rest(&mut self) -> &'b [u8] {
-        std::mem::take(&mut self.0)
-    }
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn hello(fields: &mut Fields<'_>) -> Option<Hello> {
+fn hello(fields: &mut Fields<'_>) -> Result<Hello, Malformed> {
     let version = fields.u16()?;
     let (_landlock, available) = (fields.u32()?, fields.u32()?);
     let (_uid, _gid, _pid, window) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
     fields.take(3)?;
-    let (_kernel, _machine, _cgroups) = (fields.text()?, fields.text()?, fields.text()?);
-    let missing = fields.text()?.lines().map(str::to_owned).collect();
-    Some(Hello { version, available, window, missing })
+    let (_kernel, _machine, _cgroups) = (fields.bytes()?, fields.bytes()?, fields.bytes()?);
+    let missing = text(fields.bytes()?).lines().map(str::to_owned).collect();
+    Ok(Hello { version, available, window, missing })
 }
 
-fn exit(fields: &mut Fields<'_>) -> Option<Exit> {
-    let (why, code, signal) = (fields.u8()?, fields.array().map(i32::from_le_bytes)?, fields.u8()?);
+fn exit(fields: &mut Fields<'_>) -> Result<Exit, Malformed> {
+    let (why, code, signal) = (fields.u8()?, fields.u32()?.cast_signed(), fields.u8()?);
     let (duration, _rss, cpu) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let (stdout, stderr) = (fields.u64()?, fields.u64()?);
     let end = match why {
@@ -323,30 +244,34 @@ fn exit(fields: &mut Fields<'_>) -> Option<Exit> {
         5 => End::Disk,
         6 => End::Killed,
         7 => End::Lost,
-        _ => return None,
+        _ => return Err(Malformed("no such end".into())),
     };
     let (duration, cpu) = (Duration::from_micros(duration), Duration::from_micros(cpu));
-    let found = Some(String::from_utf8_lossy(fields.rest()).into_owned()).filter(|found| !found.is_empty());
-    Some(Exit { end, duration, cpu, stdout, stderr, found })
+    let found = Some(text(fields.rest())).filter(|found| !found.is_empty());
+    Ok(Exit { end, duration, cpu, stdout, stderr, found })
 }
 
-fn decoded(kind: u8, body: &[u8]) -> Option<Report> {
+fn decoded(kind: u8, body: &[u8]) -> Result<Report, Malformed> {
+    const HELLO: u8 = kind::HELLO | kind::FROM_RUNNER;
+    const DATA: u8 = kind::DATA | kind::FROM_RUNNER;
+    const EOF: u8 = kind::EOF | kind::FROM_RUNNER;
+    const CREDIT: u8 = kind::CREDIT | kind::FROM_RUNNER;
     let mut fields = Fields(body);
-    Some(match kind {
-        0x81 => Report::Hello(hello(&mut fields)?),
-        0x82 => Report::Started { in_force: fields.u32()? },
-        0x83 => Report::Data { channel: fields.u8()?, bytes: fields.rest().to_vec() },
-        0x84 => Report::Eof,
-        0x85 => {
+    Ok(match kind {
+        HELLO => Report::Hello(hello(&mut fields)?),
+        kind::STARTED => Report::Started { in_force: fields.u32()? },
+        DATA => Report::Data { channel: fields.u8()?, bytes: fields.rest().to_vec() },
+        EOF => Report::Eof,
+        CREDIT => {
             fields.u8()?;
             Report::Credit(fields.u32()?)
         }
-        0x86 => Report::Exit(exit(&mut fields)?),
-        0x87 => Report::Refused { code: fields.u16()?, reason: String::from_utf8_lossy(fields.rest()).into_owned() },
-        0x88 => Report::Opened(fields.u16()?),
-        0x89 => Report::Accepted(fields.u32()?),
-        0x8A => Report::Closed,
-        0x8F => Report::Fatal(String::from_utf8_lossy(fields.rest()).into_owned()),
+        kind::EXIT => Report::Exit(exit(&mut fields)?),
+        kind::REFUSED => Report::Refused { code: fields.u16()?, reason: text(fields.rest()) },
+        kind::OPENED => Report::Opened(fields.u16()?),
+        kind::ACCEPTED => Report::Accepted(fields.u32()?),
+        kind::CLOSED => Report::Closed,
+        kind::FATAL => Report::Fatal(text(fields.rest())),
         _ => Report::Other,
     })
 }
@@ -365,12 +290,12 @@ pub(crate) async fn read(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result
     let wrong = |what: &str| std::io::Error::other(format!("the runner sent {what}"));
     let [a, b, c, d, kind, e, f, g, h] = head;
     let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(usize::MAX);
-    if length > PAYLOAD_MAX {
+    if length > MAX_FRAME {
         return Err(wrong("a frame that is too long"));
     }
     let mut body = vec![0; length];
     from.read_exact(&mut body).await?;
-    let report = decoded(kind, &body).ok_or_else(|| wrong("a malformed frame"))?;
+    let report = decoded(kind, &body).map_err(|_| wrong("a malformed frame"))?;
     Ok(Some((u32::from_le_bytes([e, f, g, h]), report)))
 }
 
@@ -405,6 +330,6 @@ mod tests {
     fn a_request_that_cannot_be_sent_is_noticed() {
         let exec = |text: &str| Exec { argv: vec![text.to_owned()], ..Exec::default() };
         assert!(exec("true").is_sendable());
-        assert!(!exec("a\0b").is_sendable() && !exec(&"x".repeat(PAYLOAD_MAX)).is_sendable());
+        assert!(!exec("a\0b").is_sendable() && !exec(&"x".repeat(MAX_FRAME)).is_sendable());
     }
 }

@@ -1,7 +1,6 @@
-//! Who left a directory that no program should walk: one that is too deep, or holds more entries than are looked at.
-//!
-//! An agent must never pay for what another one left. Where several could write, nobody is held to it: such a directory
-//! is measured like any other, and stops no command.
+//! Who left a directory that no program should walk: one that is too deep, or holds more entries than are looked at. An agent
+//! does not pay for what another one left. Where several could write, nobody is held to it: such a directory is measured
+//! like any other, and stops no command.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,25 +1,21 @@
 //! Sandboxes: where agents' commands run. The only room that starts a process.
 //!
-//! A command must never run with less protection than its world requires, and never on the bare host. If the sandbox of
-//! a world cannot be had, [`open`] says why, and the world has no tools that need it (SBX-04, promise 4).
+//! A command never runs with less protection than its world requires, and never on the bare host. If the sandbox of
+//! a world cannot be had, [`open`] says why, and the world has no tools that need it (promise 4).
 
-mod capture;
 mod cgroup;
 mod client;
+mod clock;
 mod command;
 mod docker;
-mod drain;
 mod environment;
-mod feed;
 mod frame;
 mod left;
 mod local;
 mod own_dirs;
-mod program;
-mod protection;
 pub mod remote;
+mod streams;
 mod tunnel;
-mod users;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,17 +23,14 @@ use std::sync::Arc;
 use ghost_config::plan::{SandboxKind, SandboxPlan};
 use ghost_domain::Clock;
 
-pub use capture::{Capture, Captured};
-pub use command::{Alone, Command, End, Finished, Progress, Sandbox, ToolboxDir};
+pub use clock::{SystemClock, within};
+pub use command::{Alone, Command, End, Finished, Progress, Protection, Report, Sandbox, ToolboxDir};
 pub use docker::{Docker, Owner};
-pub use drain::Drain;
-pub use feed::{Feed, NotTaken};
 pub use local::Local;
-pub use own_dirs::{is_within_reach, keeps_groups};
-pub use protection::{Protection, Report};
+pub use own_dirs::{User, Users, is_within_reach, keeps_groups};
 pub use remote::Remote;
+pub use streams::{Capture, Captured, Drain, Feed, NotTaken};
 pub use tunnel::{ADDRESS as PROXY, Client, Closed, Outlet};
-pub use users::{User, Users};
 
 /// Opens the sandbox of a world. The data directory of `owner` gets the runner's program; commands see files below
 /// `workspace`. With `network: proxy` their connections go to `outlet`.

@@ -1,10 +1,10 @@
 //! The `local` sandbox: commands run on this machine, fenced in by the kernel. Each agent has a runner of its own, started
-//! with its first command and ended when it has been idle for a while.
-//!
-//! A command gets no variable of the daemon that the world does not name, and sees no file but the system's programs and
-//! the workspace.
+//! with its first command and ended when it has been idle for a while. A command gets no variable of the daemon that the
+//! world does not name, and sees no file but the system's programs and the workspace.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Weak};
@@ -19,15 +19,15 @@ use tokio::sync::Mutex;
 
 use crate::cgroup::{Cgroup, Cgroups};
 use crate::client::Runner;
-use crate::command::{Command, Finished, Progress, Sandbox, ToolboxDir};
-use crate::environment;
+use crate::command::{
+    Command, Finished, Progress, Protection, Report, Sandbox, ToolboxDir, lacking_protections, unavailable,
+};
+use crate::environment::{devices, environment, in_memory};
 use crate::frame::{Exec, Network, flag, right};
 use crate::left::Left;
-use crate::own_dirs::{self, DirOwner};
-use crate::program;
-use crate::protection::{self, Protection, Report};
-use crate::tunnel::{self, Client, Exit, Outlet};
-use crate::users::{User, Users};
+use crate::own_dirs::{DirOwner, User, Users};
+use crate::tunnel::{Client, Exit, Outlet};
+use crate::{own_dirs, tunnel};
 
 /// An idle runner ends after this time.
 const IDLE: Duration = Duration::from_secs(60);
@@ -39,38 +39,16 @@ const BUSY_TRIES: u32 = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Directories and files of the system that commands may read and run. Node.js does not start if there is an OpenSSL
 /// configuration that it may not read; no private key is in these places.
-const SYSTEM: [&str; 28] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/opt",
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/crypto-policies",
-    "/etc/group",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/magic",
-    "/etc/mime.types",
-    "/etc/nsswitch.conf",
-    "/etc/passwd",
-    "/etc/pki/ca-trust",
-    "/etc/pki/tls/openssl.cnf",
-    "/etc/profile",
-    "/etc/protocols",
-    "/etc/services",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/terminfo",
-    "/etc/timezone",
-];
-/// Devices that commands may use.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+const SYSTEM: &str = "/usr /bin /sbin /lib /lib32 /lib64 /opt /etc/alternatives /etc/ca-certificates /etc/crypto-policies \
+    /etc/group /etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d /etc/localtime /etc/magic /etc/mime.types \
+    /etc/nsswitch.conf /etc/passwd /etc/pki/ca-trust /etc/pki/tls/openssl.cnf /etc/profile /etc/protocols \
+    /etc/services /etc/ssl/certs /etc/ssl/openssl.cnf /etc/terminfo /etc/timezone";
+/// The runner's program. `build.rs` compiles it.
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runner"));
+/// Its name in the data directory.
+const PROGRAM_NAME: &str = "sandbox-runner";
+/// Other users may run it: in a container it is not the daemon's user that does.
+const PROGRAM_MODE: u32 = 0o555;
 
 /// The sandbox.
 pub struct Local {
@@ -128,11 +106,9 @@ impl Local {
         clock: Arc<dyn Clock>,
         users: Option<Arc<dyn Users>>,
     ) -> Result<Arc<Self>, String> {
-        let unusable = |what: &str, error: std::io::Error| format!("{what}: {error}");
-        let workspace = workspace.canonicalize().map_err(|error| unusable("the workspace cannot be found", error))?;
+        let workspace = workspace.canonicalize().map_err(|error| format!("the workspace cannot be found: {error}"))?;
         let is_root = rustix::process::geteuid().is_root();
-        let program =
-            program::install(data_dir).map_err(|error| unusable("the runner's program cannot be written", error))?;
+        let program = install(data_dir)?;
         let mut required = Protection::required(&plan.require)?;
         if plan.network == SandboxNetwork::Proxy {
             // Landlock could only hold commands to the proxy's port, on whatever host.
@@ -164,7 +140,7 @@ impl Local {
         }
         let lacking = required & !in_force;
         if lacking != 0 {
-            return Err(protection::lacking(lacking, &missing));
+            return Err(lacking_protections(lacking, &missing));
         }
         local.report = Report { in_force, missing, ..Report::default() };
         if is_root {
@@ -205,12 +181,7 @@ impl Local {
             return Err("the runner has no streams".to_owned());
         };
         let exit = agent_id.map(|agent_id| Exit::new(&self.outlet, Client::Agent(agent_id.clone())));
-        let greeting = self.clock.sleep(GREETING);
-        let runner = tokio::select! {
-            biased;
-            runner = Runner::connect(from, to, exit) => runner.map_err(|why| format!("the runner does not work: {why}"))?,
-            () = greeting => return Err("the runner does not greet".to_owned()),
-        };
+        let runner = Runner::connect(from, to, exit, (&*self.clock, GREETING)).await?;
         Ok((Arc::new(runner), child))
     }
 
@@ -221,17 +192,14 @@ impl Local {
             started.used_at = self.clock.steady();
             return Ok(Arc::clone(&started.runner));
         }
-        let unavailable = |why: String| {
-            Refusal::new(Code::Unavailable, format!("there is no sandbox now: {why}")).hint("try again later")
-        };
-        let (runner, child) = self.start(Some(agent_id)).await.map_err(unavailable)?;
+        let (runner, child) = self.start(Some(agent_id)).await.map_err(|why| unavailable(&why))?;
         let in_group = |cgroups: &Cgroups| -> std::io::Result<Cgroup> {
             let cgroup = cgroups.make(&self.plan)?;
             child.id().map_or(Ok(()), |pid| cgroup.take(pid))?;
             Ok(cgroup)
         };
         let cgroup = self.cgroups.as_ref().map(in_group).transpose();
-        let cgroup = cgroup.map_err(|error| unavailable(format!("its control group cannot be made: {error}")))?;
+        let cgroup = cgroup.map_err(|error| unavailable(&format!("its control group cannot be made: {error}")))?;
         let used_at = self.clock.steady();
         let started = Started { runner: Arc::clone(&runner), used_at, child: Some(child), cgroup };
         runners.insert(agent_id.clone(), started);
@@ -268,10 +236,10 @@ impl Local {
         let at = |path: &str| self.workspace.join(path).display().to_string();
         let home = at(&command.agent_id.home());
         let mut paths: Vec<(u8, String)> = SYSTEM
-            .iter()
-            .map(|path| (right::READ | right::EXECUTE | right::FOLLOW | right::IF_THERE, (*path).to_owned()))
+            .split(' ')
+            .map(|path| (right::READ | right::EXECUTE | right::FOLLOW | right::OPTIONAL, path.to_owned()))
             .collect();
-        paths.extend(DEVICES.map(|path| (right::READ | right::WRITE | right::IF_THERE, path.to_owned())));
+        paths.extend(devices());
         if self.plan.workspace_access != WorkspaceAccess::None {
             paths.push((right::READ | right::EXECUTE, self.workspace.display().to_string()));
         }
@@ -285,21 +253,15 @@ impl Local {
         if spaces {
             flags |= flag::NAMESPACES | flag::NETNS | flag::PRIVATE_TMP;
             paths.push((right::READ | right::FOLLOW, "/proc".to_owned()));
-            paths.extend(["/tmp", "/dev/shm"].map(|path| (all, path.to_owned())));
+            paths.extend(in_memory());
             "/tmp".clone_into(&mut tmp);
         }
         let workspace = self.workspace.display().to_string();
-        let env = environment::environment(&self.plan, &workspace, &home, &tmp, &command.env);
+        let env = environment(&self.plan, &workspace, &home, &tmp, &command.env);
         Exec {
             flags,
             required: self.required,
-            deadline: command.timeout,
-            memory: self.plan.memory_bytes,
-            processes: self.plan.processes,
-            disk: self.plan.disk_bytes,
-            credit: (0, 0),
             cwd: at(&command.dir),
-            argv: command.argv.clone(),
             env,
             paths,
             network: match self.plan.network {
@@ -307,6 +269,7 @@ impl Local {
                 SandboxNetwork::None | SandboxNetwork::Open => Network::None,
             },
             user,
+            ..Exec::bounded(&self.plan, command.argv.clone(), command.timeout)
         }
     }
 }
@@ -324,21 +287,10 @@ impl Sandbox for Local {
         let exec = self.exec(&command, user);
         let begun = self.left.begin(&self.workspace, &command.agent_id, &command.writable)?;
         let runner = self.runner(&command.agent_id).await?;
-        let (done, found) = runner
-            .run(
-                &exec,
-                (&command.stdin, command.feed.as_ref()),
-                (command.stdout_limit, command.stderr_limit, command.drain.as_ref()),
-                progress,
-                &*self.clock,
-            )
-            .await?;
+        let begun = (begun, self.workspace.as_path());
+        let done = runner.run_for(&command, &exec, begun, progress, &*self.clock).await?;
         let cgroup = if self.cgroups.is_some() { Protection::Cgroup.bit() } else { 0 };
-        let done = Finished { in_force: done.in_force | cgroup, ..done };
-        if let Some(Ok(dir)) = found.as_ref().map(|found| Path::new(found).strip_prefix(&self.workspace)) {
-            begun.left(&dir.to_string_lossy());
-        }
-        Ok(done)
+        Ok(Finished { in_force: done.in_force | cgroup, ..done })
     }
 
     fn identity(&self) -> String {
@@ -370,4 +322,33 @@ async fn end_idle(local: Weak<Local>) {
         let Some(local) = local.upgrade() else { return };
         local.end_idle_runners().await;
     }
+}
+
+/// Writes the runner's program to `data_dir`, unless it is there already. Returns its path.
+///
+/// # Errors
+/// Why it cannot be written.
+pub(crate) fn install(data_dir: &Path) -> Result<PathBuf, String> {
+    installed(data_dir).map_err(|error| format!("the runner's program cannot be written: {error}"))
+}
+
+fn installed(data_dir: &Path) -> std::io::Result<PathBuf> {
+    let program = data_dir.join(PROGRAM_NAME);
+    if std::fs::read(&program).is_ok_and(|found| found == PROGRAM) {
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(PROGRAM_MODE))?;
+        return Ok(program);
+    }
+    let new = program.with_extension("new");
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(PROGRAM_MODE).open(&new)?;
+    file.write_all(PROGRAM)?;
+    // The daemon's umask may have taken bits away.
+    file.set_permissions(std::fs::Permissions::from_mode(PROGRAM_MODE))?;
+    file.sync_all()?;
+    drop(file);
+    std::fs::rename(new, &program)?;
+    Ok(program)
 }

@@ -1,21 +1,44 @@
-//! Prepares the directories that a command may write to: they exist, and belong to the user or the group of commands, who
-//! can reach them.
-//!
-//! It must never follow a symbolic link: a command of another agent may put one in the way at any moment.
+//! The users of the operating system that commands run as, and the directories that they may write to: they exist, and belong to
+//! the user or the group of commands, who can reach them. A command never runs as root. No symbolic link is followed: a
+//! command of another agent may put one in the way at any moment.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path};
 
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{AgentId, Code, Refusal};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags, chmod, chownat, fchmod, fchown, fstat,
     mkdirat, openat, setxattr,
 };
 use rustix::io::Errno;
 
-use crate::users::User;
+/// The number of the user and of the group "nobody".
+pub(crate) const NOBODY: u32 = 65_534;
+
+/// A user and its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The user's number, not 0.
+    pub uid: u32,
+    /// The number of its group, which the users of one workspace share; not 0.
+    pub gid: u32,
+}
+
+impl User {
+    /// The user of all commands, if root runs them and agents have none of their own.
+    pub(crate) const NOBODY: Self = Self { uid: NOBODY, gid: NOBODY };
+}
+
+/// Gives each agent of one workspace a user of its own.
+pub trait Users: Send + Sync {
+    /// The user of an agent, always the same one. No other agent has it.
+    ///
+    /// # Errors
+    /// If there is none left, or it cannot be written down.
+    fn user_of(&self, agent_id: &AgentId) -> Result<User, Refusal>;
+}
 
 /// Deepest directory that is handed over.
 const DEPTH_MAX: u32 = 64;

@@ -1,22 +1,18 @@
-//! The `remote` sandbox: commands run on a toolbox server, on another machine (TBX-07). The workspace stays with ghostd;
-//! before and after each command the two copies are made to agree.
+//! The `remote` sandbox: commands run on a toolbox server, on another machine. The workspace stays with ghostd; before and after
+//! each command the two copies are made to agree.
 //!
-//! The server is trusted with what it is sent, and with nothing else: it must never choose what is written here outside the
+//! The server is trusted with what it is sent, and with nothing else: it does not choose what is written here outside the
 //! places of a running command, hold memory without a bound, or keep a call longer than the command's deadline allows. A
 //! command is never sent twice.
 
 mod exchange;
-pub mod lines;
-mod merge;
 mod mirror;
 pub mod node;
 pub mod protocol;
 mod transfer;
 pub mod tree;
-mod words;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -30,10 +26,10 @@ use self::exchange::{Answer, Server, unavailable};
 use self::mirror::Mirror;
 use self::protocol::{BEAT, Bounds, Data, Exec, FromCommand, LINE_MAX, SILENCE, STDIN_MAX, ToCommand, VERSION};
 use self::tree::Tree;
-use crate::command::{Command, Finished, Progress, Sandbox, ToolboxDir};
+use crate::clock::within;
+use crate::command::{Command, Finished, Progress, Protection, Report, Sandbox, ToolboxDir, lacking_protections};
 use crate::docker::Owner;
 use crate::own_dirs;
-use crate::protection::{self, Protection, Report};
 
 /// How long after a command's deadline its end may take to arrive.
 const GRACE: Duration = Duration::from_secs(15);
@@ -64,7 +60,6 @@ pub struct Remote {
     kill: watch::Sender<()>,
     /// Commands that run.
     running: watch::Sender<usize>,
-    numbers: AtomicU64,
 }
 
 /// Counts a command as long as it lives.
@@ -103,16 +98,16 @@ impl Remote {
         let unusable = |error: std::io::Error| format!("the workspace cannot be used: {error}");
         let workspace = workspace.canonicalize().map_err(unusable)?;
         let tree = Tree::open(&workspace).map_err(unusable)?;
-        let world = words::world_name(owner.world_id, owner.data_dir)
+        let world = exchange::world_name(owner.world_id, owner.data_dir)
             .map_err(|error| format!("the workspace has no name: {error}"))?;
         let server = Arc::new(Server::new(remote, token, Arc::clone(&clock))?);
         let health = server.health(&world).await.map_err(|refusal| refusal.in_words())?;
-        let report = words::report(&health);
-        let inside = words::inside(&health).ok_or("the toolbox server does not say where its workspace is")?;
+        let report = exchange::report(&health);
+        let inside = exchange::inside(&health).ok_or("the toolbox server does not say where its workspace is")?;
         let required = Protection::required(&plan.require)?;
         let lacking = required & !report.in_force;
         if lacking != 0 {
-            return Err(format!("on the toolbox server, {}", protection::lacking(lacking, &report.missing)));
+            return Err(format!("on the toolbox server, {}", lacking_protections(lacking, &report.missing)));
         }
         let mirror = Mirror::new(Arc::clone(&server), world.clone(), tree, plan.disk_bytes, Arc::clone(&clock));
         Ok(Arc::new_cyclic(|me| Self {
@@ -128,7 +123,6 @@ impl Remote {
             clock,
             kill: watch::Sender::new(()),
             running: watch::Sender::new(0),
-            numbers: AtomicU64::new(0),
         }))
     }
 
@@ -191,14 +185,13 @@ impl Remote {
         if pieces.is_closed() {
             return Err(unavailable("was not asked: nobody waits for the command any more"));
         }
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let active = self.mirror.begin(number, places);
+        let active = self.mirror.active.begin(places);
         let ran = self.converse(&command, &pieces, kill).await;
         let agreed = self.mirror.agree(&scope, &own).await;
         drop(active);
         match (ran, agreed) {
             (Ok(mut done), Ok(notes)) => {
-                words::add_notes(&mut done.stderr, &notes);
+                exchange::add_notes(&mut done.stderr, &notes);
                 Ok(done)
             }
             (Ok(done), Err(refusal)) => {
@@ -229,7 +222,6 @@ impl Remote {
         let head = protocol::line(&self.exec(command)).map_err(|error| unavailable(error.to_string()))?;
         to.try_send(head.into()).map_err(|_| unavailable("was not asked"))?;
         keep_speaking(&to, &self.clock)?;
-        let deadline = self.clock.sleep(command.timeout.saturating_add(GRACE));
         let run = async {
             let mut answer = self.server.converse("/exec-stream", body).await?;
             let killed = tokio::select! {
@@ -243,11 +235,8 @@ impl Remote {
             let unheard = mpsc::channel(1).0;
             Server::within(&*self.clock, KILL_GRACE, listen(&mut answer, &to, command, &unheard)).await
         };
-        tokio::select! {
-            biased;
-            done = run => done.map_err(lost),
-            () = deadline => Err(lost(unavailable("did not answer until the command's deadline"))),
-        }
+        let ran = within(&*self.clock, command.timeout.saturating_add(GRACE), run).await;
+        ran.unwrap_or_else(|| Err(unavailable("did not answer until the command's deadline"))).map_err(lost)
     }
 }
 
@@ -324,7 +313,7 @@ async fn listen(
             FromCommand::Taken => taken = true,
             FromCommand::Beat => {}
             FromCommand::Ended(ended) => {
-                return words::finished(ended, command).ok_or_else(|| unavailable("garbled a result"));
+                return exchange::finished(ended, command).ok_or_else(|| unavailable("garbled a result"));
             }
             FromCommand::Refused(refusal) => return Err(exchange::cleaned(refusal)),
         }
@@ -365,14 +354,9 @@ impl Sandbox for Remote {
     async fn close(&self) {
         self.kill.send_replace(());
         let mut running = self.running.subscribe();
-        let ended = async {
-            // The sender lives as long as this sandbox.
-            let _ = running.wait_for(|count| *count == 0).await;
-        };
-        tokio::select! {
-            biased;
-            () = ended => {}
-            () = self.clock.sleep(CLOSE_GRACE) => tracing::warn!("remote commands have not ended"),
+        // The sender lives as long as this sandbox.
+        if within(&*self.clock, CLOSE_GRACE, running.wait_for(|count| *count == 0)).await.is_none() {
+            tracing::warn!("remote commands have not ended");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Connections of commands to the proxy (`network: proxy`): the runner accepts them inside, and their bytes come over its
-//! stream. Each becomes a stream of its own, which the world's [`Outlet`] serves.
-//!
-//! No connection may hold up the others of its runner, or hold more bytes than its credit.
+//! stream. Each becomes a stream of its own, which the world's [`Outlet`] serves. None holds up the others of its runner, or
+//! holds more bytes than its credit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,25 +1,23 @@
-//! Runs commands: for one answer, or with a stream in each direction.
-//!
-//! A command must never outlive the connection that asked for it, or a client that has fallen silent.
+//! Runs commands: for one answer, or with a stream in each direction. A command does not outlive the connection that asked for
+//! it, or a client that has fallen silent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use ghost_domain::{Clock, Code, Refusal};
-use ghost_sandbox::remote::lines::Lines;
 use ghost_sandbox::remote::node::is_plain;
+use ghost_sandbox::remote::protocol;
 use ghost_sandbox::remote::protocol::{
-    self, BEAT, Ended, Exec, FromCommand, HEAD_MAX, LINE_MAX, PIECE, SILENCE, STDIN_MAX, ToCommand,
+    BEAT, Ended, Exec, FromCommand, HEAD_MAX, LINE_MAX, Lines, PIECE, SILENCE, STDIN_MAX, ToCommand,
 };
-use ghost_sandbox::{Command, Feed, Finished, Sandbox as _};
+use ghost_sandbox::{Command, Feed, Finished, Sandbox as _, within};
 use tokio::sync::{mpsc, watch};
 
-use crate::requests::{invalid, parsed};
+use crate::requests::{invalid, lines, next_line, parsed};
 use crate::worlds::{Key, Worlds};
 
 /// Longest time of a command: a week, as in a world file.
@@ -87,7 +85,7 @@ async fn run(
     let sandbox = worlds.sandbox(&world, key).await?;
     let mut places = command.writable.clone();
     places.push(command.agent_id.home());
-    let _busy = world.begin(places);
+    let _busy = world.busy.begin(places);
     let mut stopped = worlds.stopped();
     tokio::select! {
         biased;
@@ -115,18 +113,11 @@ pub(crate) async fn once(worlds: &Arc<Worlds>, request: Exec) -> Result<Ended, R
 /// If the first line is not valid.
 pub(crate) async fn stream(worlds: Arc<Worlds>, body: Body) -> Result<Response, Refusal> {
     let mut input = Lines::new(body.into_data_stream());
-    let head = tokio::select! {
-        biased;
-        head = input.next(HEAD_MAX) => head.map_err(invalid)?.ok_or_else(|| invalid("it is empty"))?,
-        () = worlds.clock().sleep(SILENCE) => return Err(Refusal::new(Code::Timeout, "the request took too long").hint("try again")),
-    };
+    let head = next_line(&mut input, HEAD_MAX, (&**worlds.clock(), SILENCE), "it is empty").await?;
     let request: Exec = parsed(&head)?;
     let (to, from) = mpsc::channel::<Bytes>(LINES);
     tokio::spawn(attend(worlds, request, input, to));
-    let lines = futures_util::stream::unfold(from, |mut from| async move {
-        from.recv().await.map(|line| (Ok::<_, std::convert::Infallible>(line), from))
-    });
-    Ok(([("content-type", "application/x-ndjson")], Body::from_stream(lines.boxed())).into_response())
+    Ok(lines(from))
 }
 
 /// A line for the client. `None` cannot happen: every message of the protocol has a form in JSON.
@@ -138,6 +129,13 @@ async fn tell(to: &mpsc::Sender<Bytes>, message: &FromCommand) {
     if let Some(line) = line(message) {
         // A client that is gone is noticed elsewhere.
         drop(to.send(line).await);
+    }
+}
+
+async fn tell_left_out(to: &mpsc::Sender<Bytes>, left_out: &AtomicU64) {
+    let left = left_out.swap(0, Ordering::Relaxed);
+    if left > 0 {
+        tell(to, &FromCommand::LeftOut(left)).await;
     }
 }
 
@@ -178,10 +176,7 @@ async fn attend(worlds: Arc<Worlds>, request: Exec, input: Input, to: mpsc::Send
                 if let Some(line) = line(&message) {
                     place.send(line);
                 }
-                let left = left_out.swap(0, Ordering::Relaxed);
-                if left > 0 {
-                    tell(&to, &FromCommand::LeftOut(left)).await;
-                }
+                tell_left_out(&to, &left_out).await;
             }
         };
         let obey = obey(input, feed.as_ref(), &to, &heard);
@@ -200,10 +195,7 @@ async fn attend(worlds: Arc<Worlds>, request: Exec, input: Input, to: mpsc::Send
     while let Ok(piece) = output.try_recv() {
         tell(&to, &FromCommand::Output(protocol::Data(piece))).await;
     }
-    let left = left_out.swap(0, Ordering::Relaxed);
-    if left > 0 {
-        tell(&to, &FromCommand::LeftOut(left)).await;
-    }
+    tell_left_out(&to, &left_out).await;
     let message = match done {
         Ok(done) => FromCommand::Ended(done.into()),
         Err(refusal) => FromCommand::Refused(refusal),
@@ -257,11 +249,9 @@ async fn obey(
 
 /// Completes when the client has said nothing for too long.
 async fn silence(clock: &dyn Clock, mut hears: watch::Receiver<()>) {
-    loop {
-        tokio::select! {
-            biased;
-            changed = hears.changed() => if changed.is_err() { std::future::pending::<()>().await },
-            () = clock.sleep(SILENCE) => return,
+    while let Some(changed) = within(clock, SILENCE, hears.changed()).await {
+        if changed.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 }

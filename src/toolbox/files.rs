@@ -1,26 +1,25 @@
-//! The copies of workspaces: lists them, reads files, and makes changes.
-//!
-//! A request must never reach outside the copy of its world, or hold more of the machine than its bounds.
+//! The copies of workspaces: lists them, reads files, and makes changes. No request reaches outside the copy of its world, or
+//! holds more of the machine than its bounds.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream};
-use axum::response::{IntoResponse as _, Response};
+use axum::body::Body;
+use axum::response::Response;
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use ghost_domain::text::shown;
-use ghost_domain::{Clock, Code, Refusal};
-use ghost_sandbox::remote::lines::Lines;
+use ghost_domain::{Code, Refusal};
 use ghost_sandbox::remote::node::{Node, digest, is_plain};
+use ghost_sandbox::remote::protocol;
 use ghost_sandbox::remote::protocol::{
-    self, BYTES_MAX, Change, Content, Data, ENTRIES_MAX, FILES_MAX, LINE_MAX, PIECE, Read, What, Write, Written,
+    BYTES_MAX, Change, Content, Data, ENTRIES_MAX, FILES_MAX, LINE_MAX, Lines, Read, What, Write, Written,
 };
 use ghost_sandbox::remote::tree::{Incoming, Tree, TreeError};
+use ghost_sandbox::within;
 use tokio::sync::mpsc;
 
-use crate::requests::{invalid, parsed};
+use crate::requests::{invalid, lines, next_line, parsed};
 use crate::worlds::{World, Worlds};
 
 /// Lines that may wait for the client, and changes that may wait for the disk.
@@ -48,16 +47,7 @@ pub(crate) async fn read(worlds: &Arc<Worlds>, request: Read) -> Result<Response
             tokio::task::spawn_blocking(move || send_files(&world.tree, &files, &to));
         }
     }
-    let lines = futures_util::stream::unfold(from, |mut from| async move {
-        from.recv().await.map(|line| (Ok::<_, std::convert::Infallible>(line), from))
-    });
-    Ok(([("content-type", "application/x-ndjson")], Body::from_stream(lines.boxed())).into_response())
-}
-
-/// Why a copy cannot be listed.
-enum Unlisted {
-    Disk(String),
-    TooLarge(String),
+    Ok(lines(from))
 }
 
 fn disk(why: &str) -> Refusal {
@@ -75,21 +65,20 @@ async fn list(
     if !(scope.is_empty() || is_plain(&scope)) {
         return Err(invalid("the directory is not one of the workspace"));
     }
-    let (busy, now) = (world.busy(), worlds.clock().now().0);
-    let (of, within) = (Arc::clone(&world), scope.clone());
+    let (busy, now) = (world.busy.all(), worlds.clock().now().0);
+    let (of, below) = (Arc::clone(&world), scope.clone());
     let listed = tokio::task::spawn_blocking(move || {
-        of.tree.prepare(&within).map_err(|error| Unlisted::Disk(error.to_string()))?;
+        // The flag says whether the copy is too large.
+        of.tree.prepare(&below).map_err(|error| (false, error.to_string()))?;
         let mut hashes = of.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        of.tree.list(&within, &mut hashes, &busy, now).map_err(|error| match error {
-            TreeError::Io { .. } => Unlisted::Disk(error.to_string()),
-            TreeError::TooMany | TreeError::TooLarge => Unlisted::TooLarge(error.to_string()),
-        })
+        let listed = of.tree.list(&below, &mut hashes, &busy, now);
+        listed.map_err(|error| (!matches!(error, TreeError::Io { .. }), error.to_string()))
     });
     let listed = listed.await.map_err(|error| Refusal::new(Code::Internal, format!("a list panicked: {error}")))?;
     let (nodes, _) = match listed {
         Ok(listed) => listed,
-        Err(Unlisted::Disk(why)) => return Err(disk(&format!("cannot be listed: {}", shown(&why, 300)))),
-        Err(Unlisted::TooLarge(why)) => {
+        Err((false, why)) => return Err(disk(&format!("cannot be listed: {}", shown(&why, 300)))),
+        Err((true, why)) => {
             worlds.begin_anew(&world).await.map_err(|error| disk(&format!("cannot begin anew: {error}")))?;
             return Err(Refusal::new(Code::TooLarge, format!("the copy on the toolbox server was dropped: {why}"))
                 .hint(
@@ -119,22 +108,11 @@ fn send_files(tree: &Tree, files: &[(String, u64)], to: &mpsc::Sender<Bytes>) {
         to.blocking_send(line.into()).ok()
     };
     let send = |path: &String, size: u64| {
-        let Ok(Some((mut file, found))) = tree.read(path) else { return tell(&Content::Gone(path.clone())) };
-        if found != size {
-            return tell(&Content::Gone(path.clone()));
-        }
+        let Ok(Some(pieces)) = tree.pieces(path, size) else { return tell(&Content::Gone(path.clone())) };
         tell(&Content::File { path: path.clone(), size })?;
-        let mut left = size;
-        while left > 0 {
-            let mut piece = vec![0; usize::try_from(left).unwrap_or(PIECE).min(PIECE)];
-            match file.read(&mut piece) {
-                Ok(0) => return tell(&Content::Gone(path.clone())),
-                Ok(read) => {
-                    piece.truncate(read);
-                    left -= read as u64;
-                    tell(&Content::Data(Data(piece)))?;
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+        for piece in pieces {
+            match piece {
+                Ok(piece) => tell(&Content::Data(Data(piece)))?,
                 Err(_) => return tell(&Content::Gone(path.clone())),
             }
         }
@@ -145,15 +123,6 @@ fn send_files(tree: &Tree, files: &[(String, u64)], to: &mpsc::Sender<Bytes>) {
     }
 }
 
-/// The next line of a request.
-async fn next_line(lines: &mut Lines<BodyDataStream>, clock: &dyn Clock) -> Result<Vec<u8>, Refusal> {
-    tokio::select! {
-        biased;
-        line = lines.next(LINE_MAX) => line.map_err(invalid)?.ok_or_else(|| invalid("it has no end")),
-        () = clock.sleep(IDLE) => Err(Refusal::new(Code::Timeout, "the request took too long").hint("try again")),
-    }
-}
-
 /// Answers `POST /workspace/write`.
 ///
 /// # Errors
@@ -161,22 +130,20 @@ async fn next_line(lines: &mut Lines<BodyDataStream>, clock: &dyn Clock) -> Resu
 pub(crate) async fn write(worlds: &Arc<Worlds>, body: Body) -> Result<Written, Refusal> {
     let mut lines = Lines::new(body.into_data_stream());
     let clock = &**worlds.clock();
-    let head: Write = parsed(&next_line(&mut lines, clock).await?)?;
+    let end = "it has no end";
+    let head: Write = parsed(&next_line(&mut lines, LINE_MAX, (clock, IDLE), end).await?)?;
     let world = worlds.world(&head.world).await?;
     let (changes, queue) = mpsc::channel(QUEUE);
     let making = tokio::task::spawn_blocking(move || make(&world.tree, queue));
     let received = async {
         let (mut bytes, mut count) = (0_u64, 0_usize);
         loop {
-            let change: Change = serde_json::from_slice(&next_line(&mut lines, clock).await?).map_err(invalid)?;
+            let line = next_line(&mut lines, LINE_MAX, (clock, IDLE), end).await?;
+            let change: Change = serde_json::from_slice(&line).map_err(invalid)?;
             match &change {
                 // What follows is read to its end, so that the connection can be used again.
                 Change::End => {
-                    let rest = tokio::select! {
-                        biased;
-                        rest = lines.next(0) => rest,
-                        () = clock.sleep(IDLE) => return Err(invalid("it has no end")),
-                    };
+                    let rest = within(clock, IDLE, lines.next(0)).await.ok_or_else(|| invalid(end))?;
                     return if matches!(rest, Ok(None)) { Ok(()) } else { Err(invalid("something follows its end")) };
                 }
                 Change::Data(piece) => bytes = bytes.saturating_add(piece.0.len() as u64),

@@ -1,14 +1,10 @@
-//! The program `ghost-toolbox`: a server that runs commands of agents whose world lives on another machine (TBX-07).
-//!
-//! It must never run a command outside the `local` sandbox, and never talk to anybody who does not know the token.
+//! The program `ghost-toolbox`: a server that runs commands of agents whose world lives on another machine. It runs them in the
+//! `local` sandbox alone, and talks to nobody who does not know the token.
 
-mod clock;
-mod connections;
 mod exec;
 mod files;
-mod refused;
 mod requests;
-mod routes;
+mod server;
 mod settings;
 mod users;
 mod worlds;
@@ -106,7 +102,7 @@ async fn run(serve: Serve) -> Result<(), Refusal> {
         // Whoever waits for this flag sees it before it goes away.
         std::future::pending::<()>().await;
     });
-    let done = connections::serve(settings, stopped).await;
+    let done = server::serve(settings, stopped).await;
     stopping.abort();
     done
 }

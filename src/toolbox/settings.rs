@@ -1,6 +1,4 @@
-//! What the server was started with, checked.
-//!
-//! Without TLS it must never listen where another machine could read the token.
+//! What the server was started with, checked. Without TLS it does not listen where another machine could read the token.
 
 use std::io::Read as _;
 use std::net::SocketAddr;

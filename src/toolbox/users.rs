@@ -1,6 +1,5 @@
-//! The users that agents' commands run as: one for each agent of each world, and a group for each world (TBX-08).
-//!
-//! A number must never go to a second agent, also not after a crash: it is on the disk before it is used.
+//! The users that agents' commands run as: one for each agent of each world, and a group for each world. No number
+//! goes to a second agent, also not after a crash: it is on the disk before it is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -1,6 +1,4 @@
 //! The worlds that use this server: for each a copy of its workspace, and the sandboxes of its commands.
-//!
-//! A world must never get at the files of another one.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -12,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ghost_config::plan::{SandboxKind, SandboxPlan};
 use ghost_domain::text::shown;
 use ghost_domain::{Clock, Code, Refusal};
+use ghost_sandbox::remote::node::{Places, random_name};
 use ghost_sandbox::remote::protocol::{Access, Bounds, is_world};
 use ghost_sandbox::remote::tree::{Hashes, Tree};
 use ghost_sandbox::{Closed, Local, Report, Sandbox as _, Users};
@@ -69,40 +68,12 @@ pub(crate) struct World {
     users: Option<Arc<WorldUsers>>,
     sandboxes: tokio::sync::Mutex<BTreeMap<Key, Arc<Local>>>,
     /// The places that running commands may write to.
-    busy: Mutex<Vec<(u64, Vec<String>)>>,
-}
-
-/// A command that runs. Dropped, its places are quiet.
-pub(crate) struct Busy {
-    world: Arc<World>,
-    number: u64,
+    pub(crate) busy: Places,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Changes under these locks leave a valid value.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        lock(&self.world.busy).retain(|(number, _)| *number != self.number);
-    }
-}
-
-impl World {
-    /// Notes that a command may write to these places.
-    pub(crate) fn begin(self: &Arc<Self>, places: Vec<String>) -> Busy {
-        let mut busy = lock(&self.busy);
-        let number = busy.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
-        busy.push((number, places));
-        drop(busy);
-        Busy { world: Arc::clone(self), number }
-    }
-
-    /// The places that running commands may write to.
-    pub(crate) fn busy(&self) -> Vec<String> {
-        lock(&self.busy).iter().flat_map(|(_, places)| places.clone()).collect()
-    }
 }
 
 impl Worlds {
@@ -316,9 +287,7 @@ fn opened(workspace: PathBuf, users: Option<Arc<WorldUsers>>) -> std::io::Result
     }
     // A copy without files must not pass for the one that had them: what it lacks would count as deleted.
     if !is_there || epoch.is_empty() {
-        let mut random = [0; 12];
-        std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
-        epoch = hex::encode(random);
+        epoch = random_name()?;
         let new = file.with_extension("new");
         let mut made = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         made.write_all(epoch.as_bytes())?;
@@ -333,6 +302,6 @@ fn opened(workspace: PathBuf, users: Option<Arc<WorldUsers>>) -> std::io::Result
         workspace,
         users,
         sandboxes: tokio::sync::Mutex::default(),
-        busy: Mutex::default(),
+        busy: Places::default(),
     })
 }

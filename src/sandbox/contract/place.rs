@@ -3,11 +3,12 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use ghost_config::plan::{RemotePlan, SandboxKind, SandboxPlan};
-use ghost_domain::{AgentId, Clock, Refusal, Timestamp};
+use ghost_domain::{AgentId, Refusal};
+pub use ghost_sandbox::SystemClock;
 use ghost_sandbox::{Client, Command, Docker, End, Finished, Local, Outlet, Owner, Remote, Sandbox};
 use ghost_testkit::blackbox::ToolboxServer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -18,24 +19,6 @@ pub enum Kind {
     Local,
     Docker,
     Remote,
-}
-
-/// The machine's clock.
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        Timestamp(i64::try_from(since.as_millis()).unwrap())
-    }
-
-    fn steady(&self) -> Timestamp {
-        self.now()
-    }
-
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(duration))
-    }
 }
 
 /// An outlet that names the agent, and then says again what it hears.

@@ -1,20 +1,18 @@
-//! Keeps ghostd's workspace and the server's copy of it in agreement (TBX-07).
-//!
-//! It must never write anything here but entries that the server listed below the places of a running command, with the
-//! sizes that it listed. One exchange runs at a time.
+//! Keeps ghostd's workspace and the server's copy of it in agreement. Nothing is written here but entries that the server listed
+//! below the places of a running command, with the sizes that it listed. One exchange runs at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::{Clock, Code, Refusal};
 
 use super::exchange::{Server, unavailable};
-use super::merge::{self, Change};
-use super::node::{self, Node, Nodes, is_below};
+use super::node::{Change, Node, Nodes, Places, is_below};
 use super::protocol::{Content, ENTRIES_MAX, LINE_MAX, Read, VERSION, What};
-use super::transfer::{self, Want};
+use super::transfer::Want;
 use super::tree::{Hashes, Tree, TreeError};
+use super::{node, transfer};
 
 /// How long one agreement may take.
 const AGREE_MAX: Duration = Duration::from_secs(600);
@@ -32,8 +30,8 @@ pub(crate) struct Mirror {
     disk_bytes: u64,
     clock: Arc<dyn Clock>,
     state: tokio::sync::Mutex<State>,
-    /// The places of running commands, by their numbers.
-    active: Arc<Mutex<BTreeMap<u64, Vec<String>>>>,
+    /// The places of running commands. When a command ends, nothing of it is brought back any more.
+    pub(crate) active: Places,
 }
 
 #[derive(Default)]
@@ -49,36 +47,13 @@ struct State {
     noted: BTreeSet<String>,
 }
 
-/// The places of a command. Dropped, nothing of it is brought back any more.
-pub(crate) struct Active {
-    places: Arc<Mutex<BTreeMap<u64, Vec<String>>>>,
-    number: u64,
-}
-
-fn lock(places: &Mutex<BTreeMap<u64, Vec<String>>>) -> MutexGuard<'_, BTreeMap<u64, Vec<String>>> {
-    // Changes under the lock are single calls of the map.
-    places.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        lock(&self.places).remove(&self.number);
-    }
-}
-
 /// What one round left undone: paths with reasons.
 type Open = Vec<(String, String)>;
 
 impl Mirror {
     pub(crate) fn new(server: Arc<Server>, world: String, tree: Tree, disk_bytes: u64, clock: Arc<dyn Clock>) -> Self {
-        let (tree, state, active) = (Arc::new(tree), tokio::sync::Mutex::default(), Arc::default());
+        let (tree, state, active) = (Arc::new(tree), tokio::sync::Mutex::default(), Places::default());
         Self { server, world, tree, disk_bytes, clock, state, active }
-    }
-
-    /// From now on a command may write below `places`.
-    pub(crate) fn begin(&self, number: u64, places: Vec<String>) -> Active {
-        lock(&self.active).insert(number, places);
-        Active { places: Arc::clone(&self.active), number }
     }
 
     /// Makes the copies agree below `scope`. Returns notes: what is not as one might expect.
@@ -91,7 +66,7 @@ impl Mirror {
             let mut state = self.state.lock().await;
             let (mut notes, mut open) = (Vec::new(), Vec::new());
             // The bound of a command is measured now and then, so it may have written more.
-            let mut room = self.disk_bytes.saturating_mul(2).saturating_mul(lock(&self.active).len() as u64);
+            let mut room = self.disk_bytes.saturating_mul(2).saturating_mul(self.active.count() as u64);
             for _ in 0..ROUNDS {
                 open = self.round(scope, &mut state, &mut notes, &mut room).await?;
                 if open.is_empty() {
@@ -100,7 +75,7 @@ impl Mirror {
             }
             // A command that runs may change its files faster than they are brought back. What other agents left there
             // must not end this agent's commands; only its own places must agree.
-            let places = self.places();
+            let places = self.active.all();
             for (path, why) in open {
                 let is_in = |places: &[String]| places.iter().any(|place| is_below(&path, place));
                 if is_in(own) && !is_in(&places) {
@@ -115,10 +90,6 @@ impl Mirror {
         Server::within(&*self.clock, AGREE_MAX, work).await
     }
 
-    fn places(&self) -> Vec<String> {
-        lock(&self.active).values().flatten().cloned().collect()
-    }
-
     async fn round(
         &self,
         scope: &str,
@@ -126,7 +97,7 @@ impl Mirror {
         notes: &mut Vec<String>,
         room: &mut u64,
     ) -> Result<Open, Refusal> {
-        let places = self.places();
+        let places = self.active.all();
         let mut here = self.here(scope, state).await?;
         self.there(scope, state).await?;
         let within = |nodes: &Nodes| -> Nodes {
@@ -138,7 +109,7 @@ impl Mirror {
         };
         let (agreed, mut there) = (within(&state.agreed), within(&state.there));
         let may_change = |path: &str| places.iter().any(|place| is_below(path, place));
-        let steps = merge::steps(&agreed, &here, &there, &may_change);
+        let steps = node::steps(&agreed, &here, &there, &may_change);
         let mut open = Vec::new();
         for link in &steps.stays {
             if state.noted.insert(link.clone()) && notes.len() < NOTES_MAX {

@@ -1,8 +1,7 @@
-//! Moves entries between ghostd's copy of a workspace and the server's.
-//!
-//! The server must never choose a path or a size here: it sends the files that were asked for, in their order, or nothing.
+//! Moves entries between ghostd's copy of a workspace and the server's. The server chooses no path and no size here: it sends the
+//! files that were asked for, in their order, or nothing.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +10,10 @@ use ghost_domain::{Code, Refusal};
 use tokio::sync::mpsc;
 
 use super::exchange::{Server, unavailable};
-use super::merge::Change;
-use super::node::{self, Node};
-use super::protocol::{self, Content, Data, FILES_MAX, LINE_MAX, PIECE, Read, VERSION, What, Write, Written};
+use super::node::{Change, Node};
+use super::protocol::{Content, Data, FILES_MAX, LINE_MAX, Read, VERSION, What, Write, Written};
 use super::tree::{Incoming, Tree};
+use super::{node, protocol};
 
 /// How long the server may need to take all that is sent.
 const SEND_MAX: Duration = Duration::from_secs(600);
@@ -83,9 +82,11 @@ impl Want {
 
 /// Runs blocking work.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Refusal::new(Code::Internal, format!("work on the workspace's files failed: {error}")))
+    finished(tokio::task::spawn_blocking(work)).await
+}
+
+async fn finished<T>(work: tokio::task::JoinHandle<T>) -> Result<T, Refusal> {
+    work.await.map_err(|error| Refusal::new(Code::Internal, format!("work on the workspace's files failed: {error}")))
 }
 
 fn outcome(done: io::Result<bool>) -> Result<(), String> {
@@ -137,10 +138,9 @@ pub(crate) async fn bring(
         let receiving = tokio::task::spawn_blocking(move || receive(&tree, queue));
         let received = ask(server, world, chunk, &steps).await;
         drop(steps);
-        let done = receiving.await;
+        let done = finished(receiving).await;
         received?;
-        let failed = |error| Refusal::new(Code::Internal, format!("work on the workspace's files failed: {error}"));
-        all.extend(done.map_err(failed)?);
+        all.extend(done?);
     }
     Ok(all)
 }
@@ -240,9 +240,7 @@ pub(crate) async fn send(
         (changes, made)
     });
     let written: Result<Written, Refusal> = server.send("/workspace/write", body, SEND_MAX).await;
-    let (changes, made) = producing
-        .await
-        .map_err(|error| Refusal::new(Code::Internal, format!("work on the workspace's files failed: {error}")))?;
+    let (changes, made) = finished(producing).await?;
     let written = written?;
     // A server that answers before it was told everything has not taken it.
     let mut dropped = made.map_err(|why| unavailable(format!("did not take the workspace's files: {why}")))?;
@@ -283,9 +281,9 @@ fn produce(
                 tell(protocol::line(&protocol::Change::Link { path, target: target.clone(), was }))?;
             }
             (Some(node @ Node::File { size, .. }), was) => {
-                let mut file = match tree.read(&path) {
-                    Ok(Some((file, found))) if found == *size => file,
-                    Ok(_) => {
+                let pieces = match tree.pieces(&path, *size) {
+                    Ok(Some(pieces)) => pieces,
+                    Ok(None) => {
                         dropped.push((path, "it changed meanwhile".to_owned()));
                         continue;
                     }
@@ -295,23 +293,13 @@ fn produce(
                     }
                 };
                 tell(protocol::line(&protocol::Change::File { path: path.clone(), node: node.clone(), was }))?;
-                let mut left = *size;
-                while left > 0 {
-                    let mut piece = vec![0; usize::try_from(left).unwrap_or(PIECE).min(PIECE)];
-                    match file.read(&mut piece) {
-                        Ok(0) => break,
-                        Ok(read) => {
-                            piece.truncate(read);
-                            left -= read as u64;
-                            tell(protocol::line(&protocol::Change::Data(Data(piece))))?;
-                        }
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        Err(_) => break,
-                    }
-                }
-                if left > 0 {
-                    tell(protocol::line(&protocol::Change::Drop))?;
-                    dropped.push((path, "it could not be read".to_owned()));
+                for piece in pieces {
+                    let Ok(piece) = piece else {
+                        tell(protocol::line(&protocol::Change::Drop))?;
+                        dropped.push((path, "it could not be read".to_owned()));
+                        break;
+                    };
+                    tell(protocol::line(&protocol::Change::Data(Data(piece))))?;
                 }
             }
         }

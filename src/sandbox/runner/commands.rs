@@ -1,22 +1,22 @@
-//! Commands: their supervisors are started, heard and, if one dies without a word, cleaned up after.
+//! Commands: their supervisors are started, heard and, if one dies without a word, cleaned up after. A supervisor is one process
+//! for each command; its end is the end of every process of its command.
 
 use std::collections::HashSet;
 use std::ffi::c_int;
+use std::fs;
 use std::io;
-use std::net::TcpListener;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use super::frame::{Refusal, Refused, kind};
+use super::disk::{Occupied, occupied};
+use super::frame::{Exec, Network, Refusal, Refused, flag, kind};
 use super::kernel::*;
-use super::numbers::nr;
-use super::processes::{descendants, kill_descendants};
-use super::protections::Plan;
-use super::request::{Exec, flag};
-use super::service::{End, GRACE, Runner};
-use super::streams::{Kind, Pump, Report, Sink, Stream};
-use super::supervisor::{Ends, supervise};
-use super::tree::Why;
+use super::launch::{Launch, failure_record};
+use super::places::{Failed, Place, Step, arrange_mounts, at, open_places};
+use super::protections::{Facts, Plan};
+use super::service::{End, GRACE, Kind, Pump, Report, Runner, Sink, Stream};
+use super::tree::{Tree, Why, descendants, kill_descendants};
 
 impl Runner {
     /// Starts the supervisor of a command. Without a payload it only tries the set-up.
@@ -139,4 +139,161 @@ impl Runner {
             let _ = wait_ready(&mut [], Some(Duration::from_millis(1)));
         }
     }
+}
+
+/// The descriptors that a supervisor keeps.
+pub struct Ends {
+    pub control: RawFd,
+    pub stdio: [RawFd; 3],
+    pub null: RawFd,
+}
+
+/// Runs in the forked supervisor and never returns. As the first process of a PID namespace, or as a subreaper, it owns
+/// every process of its command, also after a double fork and `setsid`.
+pub fn supervise(exec: &Exec, plan: &Plan, facts: &Facts, ends: &Ends, payload: Option<&[u8]>) -> ! {
+    let (signals, tunnels, places) = match set_up(exec, plan, ends) {
+        Ok(set) => set,
+        Err(failed) => refuse(ends, &failed),
+    };
+    let Some(payload) = payload else {
+        quit(0) // the probe at start: all that it should show is that the set-up works
+    };
+    let start = || {
+        let (report, write_end) = pipe_pair().map_err(at(Step::Streams))?;
+        let write_end = duplicate(write_end.as_raw_fd(), 16).map_err(at(Step::Streams))?;
+        let mut launch = Launch::prepare(exec, plan, facts, &places, Some(ends.stdio), write_end.as_raw_fd())?;
+        if !exec.wrapper.is_empty() {
+            let request = sys!(nr::MEMFD_CREATE, c"request".as_ptr(), 1).map_err(at(Step::Streams))?;
+            let request = duplicate(owned(request as c_int).as_raw_fd(), 16).map_err(at(Step::Streams))?;
+            fs::write(format!("/proc/self/fd/{}", request.as_raw_fd()), payload)
+                .map_err(|error| at(Step::Streams)(error.raw_os_error().unwrap_or(0)))?;
+            launch.handed_on = Some(request);
+        }
+        let base = if exec.disk > 0 { occupied(exec, &[], &HashSet::new(), false) } else { Occupied::default() };
+        let started = Instant::now();
+        let main = sys!(nr::CLONE, SIGCHLD, 0, 0, 0, 0).map_err(at(Step::Program))? as i32;
+        if main == 0 {
+            let (step, errno) = launch.run(exec);
+            let _ = write_some(launch.report, &failure_record(step, errno));
+            quit(127);
+        }
+        Ok((report, main, base, started))
+    };
+    let (report, main, base, started) = match start() {
+        Ok(started) => started,
+        Err(failed) => refuse(ends, &failed),
+    };
+    // They hold the old root.
+    drop(places);
+    for end in ends.stdio.into_iter().filter(|end| *end != ends.null) {
+        drop(owned(end));
+    }
+    if exec.wrapper.is_empty()
+        && let Some(failed) = failure_in(&report, exec)
+    {
+        refuse(ends, &failed);
+    }
+    let tunnel_fds: Vec<RawFd> = tunnels.iter().map(AsRawFd::as_raw_fd).collect();
+    let _ = send_message(ends.control, b"S", &tunnel_fds);
+    drop(tunnels);
+    let tree = Tree { main, base, exec, inside: plan.namespaces, started };
+    let result = tree.watch(ends.control, &signals);
+    let wrapped = !exec.wrapper.is_empty() && set_nonblocking(report.as_raw_fd()).is_ok();
+    if wrapped && let Some(failed) = failure_in(&report, exec) {
+        refuse(ends, &failed);
+    }
+    let mut message = vec![b'R', result.why as u8];
+    message.extend_from_slice(&result.status.to_le_bytes());
+    for number in [result.duration_us, result.max_rss_kib, result.cpu_us] {
+        message.extend_from_slice(&number.to_le_bytes());
+    }
+    message.extend_from_slice(result.found.unwrap_or_default().as_bytes());
+    let _ = send_message(ends.control, &message, &[]);
+    quit(0)
+}
+
+/// Tells the runner why the command is not run, and ends.
+pub fn refuse(ends: &Ends, failed: &Failed) -> ! {
+    let Refusal(code, text) = failed.refusal();
+    let _ = send_message(ends.control, &[&[b'X', code as u8], text.as_bytes()].concat(), &[]);
+    quit(1)
+}
+
+/// Reads what the child reported. Nothing means that it has become its program.
+pub fn failure_in(report: &OwnedFd, exec: &Exec) -> Option<Failed> {
+    let mut record = [0; 5];
+    let count = loop {
+        match read_some(report.as_raw_fd(), &mut record) {
+            Err(EINTR) => {}
+            other => break other.unwrap_or(0),
+        }
+    };
+    if count < 5 {
+        return None;
+    }
+    let step = Step::ALL.get(record[0] as usize).copied().unwrap_or(Step::Program);
+    let what = match step {
+        Step::Program if exec.wrapper.is_empty() => exec.argv[0].to_string_lossy().into_owned(),
+        Step::Directory => exec.cwd.to_string_lossy().into_owned(),
+        _ => String::new(),
+    };
+    Some(Failed(step, i32::from_le_bytes([record[1], record[2], record[3], record[4]]), what))
+}
+
+/// What a supervisor has when its place is made: the signals as reads, the listening tunnels, and the listed places.
+type Set<'e> = (OwnedFd, Vec<TcpListener>, Vec<Place<'e>>);
+
+pub fn set_up<'e>(exec: &'e Exec, plan: &Plan, ends: &Ends) -> Result<Set<'e>, Failed> {
+    // What the runner holds for other commands must not live on here: their ends would never close.
+    close_all_but(&[ends.control, ends.stdio[0], ends.stdio[1], ends.stdio[2], ends.null]);
+    for place in 0..3 {
+        libc!(dup2(ends.null, place)).map_err(at(Step::Streams))?;
+    }
+    let signals = signals_as_reads(&[SIGCHLD]).map_err(at(Step::Streams))?;
+    libc!(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)).map_err(at(Step::Streams))?;
+    // A process that cannot be dumped does not own its files in /proc. It must for these few writes.
+    libc!(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)).map_err(at(Step::Map))?;
+    // The kernel's out-of-memory killer should take commands before the daemon. Raising the score needs no privilege.
+    let _ = fs::write("/proc/self/oom_score_adj", "800");
+    let mut places = Vec::new();
+    if plan.namespaces {
+        let (uid, gid) = plan.user;
+        let maps = [
+            ("setgroups", "deny".into()),
+            ("gid_map", format!("{gid} {gid} 1")),
+            ("uid_map", format!("{uid} {uid} 1")),
+        ];
+        for (file, text) in maps {
+            fs::write(format!("/proc/self/{file}"), text)
+                .map_err(|error| Failed(Step::Map, error.raw_os_error().unwrap_or(0), file.into()))?;
+        }
+        sys!(nr::SETRESGID, gid, gid, gid).map_err(at(Step::Map))?;
+        sys!(nr::SETRESUID, uid, uid, uid).map_err(at(Step::Map))?;
+        places = open_places(exec)?;
+        arrange_mounts(exec, &mut places)?;
+        // The death of the first process takes the whole PID namespace with it.
+        libc!(prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)).map_err(at(Step::Map))?;
+    }
+    if !plan.namespaces && exec.wrapper.is_empty() {
+        places = open_places(exec)?;
+    }
+    libc!(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)).map_err(at(Step::Map))?;
+    let mut tunnels = Vec::new();
+    if plan.netns && exec.network != Network::None {
+        raise_loopback().map_err(at(Step::Loopback))?;
+        for port in &exec.tunnel {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, *port));
+            tunnels.push(listener.map_err(|error| at(Step::Tunnel)(error.raw_os_error().unwrap_or(0)))?);
+        }
+    }
+    Ok((signals, tunnels, places))
+}
+
+/// Brings the loopback device of a new network namespace up.
+pub fn raise_loopback() -> Result<(), Errno> {
+    let fd = owned(libc!(socket(AF_INET as c_int, 2 | O_CLOEXEC, 0))?);
+    let mut request = [0u8; 40];
+    request[..2].copy_from_slice(b"lo");
+    request[16] = 1; // IFF_UP
+    libc!(ioctl(fd.as_raw_fd(), 0x8914, request.as_mut_ptr())).map(drop) // SIOCSIFFLAGS
 }

@@ -1,7 +1,6 @@
-//! What a command occupies on disk: the bytes and the entries of its writable places.
-//!
-//! A walk must never go by a path, which may become longer than the kernel takes or lead elsewhere meanwhile, only from
-//! one directory's handle to the next; and it must hold few descriptors, however deep a tree is.
+//! What a command occupies on disk: the bytes and the entries of its writable places. A walk does not go by a path, which may
+//! become longer than the kernel takes or lead elsewhere meanwhile, but from one directory's handle to the next; and it
+//! holds few descriptors, however deep a tree is.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_int};
@@ -9,9 +8,8 @@ use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
+use super::frame::{Exec, access};
 use super::kernel::*;
-use super::numbers::nr;
-use super::request::{Exec, access};
 
 /// Directories below a writable place that are more than this many levels down are too deep: programs that go by paths
 /// cannot reach what is in them.

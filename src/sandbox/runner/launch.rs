@@ -1,18 +1,14 @@
-//! The command: what runs between the fork and the program.
-//!
-//! After the fork there must be system calls only: no allocation, no lock.
+//! The command: what runs between the fork and the program. There are system calls only: no allocation, no lock.
 
 use std::ffi::{CString, c_char, c_int, c_long};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use super::failure::{Failed, Step, at};
 use super::filter::{Instruction, filter};
+use super::frame::{Exec, guard};
 use super::kernel::*;
-use super::numbers::nr;
-use super::places::{Place, open_places, ruleset};
-use super::processes::tasks_of;
+use super::places::{Failed, Place, Step, at, open_places, ruleset};
 use super::protections::{Facts, Plan};
-use super::request::{Exec, guard};
+use super::tree::tasks_of;
 
 /// All that the forked child needs, laid out before the fork, so that it only makes system calls.
 pub struct Launch {

@@ -1,18 +1,48 @@
-//! Files: opening the listed paths, the mounts of a command, its Landlock ruleset.
-//!
-//! A path must never be looked up twice: descriptors carry what was found.
+//! Files: opening the listed paths, the mounts of a command, its Landlock ruleset; and where a set-up can fail. No path is looked
+//! up twice: descriptors carry what was found.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr, c_int};
 use std::fs;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::failure::{Failed, Step, at};
+use super::frame::{Exec, Network, Refusal, Refused, access, flag};
 use super::kernel::*;
-use super::numbers::nr;
-use super::request::{Exec, Network, access, flag};
+
+macro_rules! steps {
+    ($($step:ident),* $(,)?) => {
+        /// Where a set-up failed. The forked child reports it as one byte, because it must not allocate.
+        #[derive(Clone, Copy, Debug)]
+        #[repr(u8)]
+        pub enum Step { $($step),* }
+        impl Step {
+            pub const ALL: &[Step] = &[$(Step::$step),*];
+        }
+    };
+}
+steps! {
+    Streams, Map, Path, Mount, Root, Proc, Loopback, Tunnel, Landlock, Seccomp, Limits, Identity, Capabilities, Directory,
+    Program,
+}
+
+pub struct Failed(pub Step, pub Errno, pub String);
+
+impl Failed {
+    pub fn refusal(&self) -> Refusal {
+        let Failed(step, errno, what) = self;
+        let code = if matches!(step, Step::Program) { Refused::Program } else { Refused::SetUp };
+        let step = format!("{step:?}").to_lowercase();
+        Refusal(code, format!("{step} {what}: {}", io::Error::from_raw_os_error(*errno)))
+    }
+}
+
+/// For `map_err`: the step with no more to say.
+pub fn at(step: Step) -> impl Fn(Errno) -> Failed {
+    move |errno| Failed(step, errno, String::new())
+}
 
 /// A listed path, and what was found there.
 pub struct Place<'e> {

@@ -1,15 +1,11 @@
-//! What the kernel offers, and what a command gets of it.
-//!
-//! A command must never get less than its request requires.
+//! What the kernel offers, and what a command gets of it: never less than its request requires.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use super::frame::{Refusal, Refused, VERSION, WINDOW, put_text};
+use super::frame::{Exec, Network, Refusal, Refused, VERSION, WINDOW, flag, guard, put_text};
 use super::kernel::*;
-use super::numbers::nr;
-use super::request::{Exec, Network, flag, guard};
 
 /// The unprivileged identity ("nobody") that a runner started as root gives its commands by default.
 pub const NOBODY: u32 = 65534;

@@ -6,27 +6,17 @@
 //! input ends, never hold output beyond the credit it was given, and never trust what a command does or says. It has no
 //! dependencies, starts no thread (so that a forked child may allocate), and reads nothing from its environment.
 
-mod numbers;
 #[macro_use]
 mod kernel;
-mod calls;
 mod commands;
-mod connections;
 mod disk;
-mod ending;
-mod failure;
 mod filter;
-mod flow;
 mod frame;
 mod launch;
 mod orders;
 mod places;
-mod processes;
 mod protections;
-mod request;
 mod service;
-mod streams;
-mod supervisor;
 mod tree;
 
 use std::fs;

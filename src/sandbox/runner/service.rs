@@ -1,20 +1,19 @@
-//! The runner itself: what it holds, and its loop. Its other work is in files of their own: `orders` (frames), `commands`,
-//! `flow` (bytes), `connections`, `ending`.
-//!
-//! It must never block on anything but its one wait.
+//! The runner itself: what it holds, its loop, its connections, and its end, which leaves no process behind. It blocks on nothing
+//! but its one wait. Its other work is in files of their own: `orders` (frames and bytes) and `commands`.
 
 use std::collections::BTreeMap;
+use std::ffi::c_int;
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use super::frame::{Malformed, Refusal, kind};
+use super::frame::{Exec, Malformed, Network, Refusal, Refused, WINDOW, flag, kind};
 use super::kernel::*;
-use super::numbers::nr;
 use super::protections::Facts;
-use super::request::{Exec, Network, flag};
-use super::streams::{Kind, Stream};
+use super::tree::kill_descendants;
 
 /// Above this many unsent bytes the runner reads neither commands' output nor its own input.
 pub const OUT_LIMIT: usize = 512 * 1024;
@@ -206,5 +205,190 @@ impl Runner {
 impl From<Malformed> for End {
     fn from(Malformed(text): Malformed) -> End {
         End::Malformed(text)
+    }
+}
+
+/// The reading side of a stream: a command's stdout (1) or stderr (2), or what a connection receives (0).
+pub struct Pump {
+    pub channel: u8,
+    pub fd: Option<OwnedFd>,
+    pub credit: u32,
+    /// The daemon wants no more: what comes is counted and dropped.
+    pub discard: bool,
+    pub total: u64,
+}
+
+/// The writing side: a command's stdin, or what a connection sends. It never holds more than a window.
+pub struct Sink {
+    pub fd: OwnedFd,
+    pub waiting: Vec<u8>,
+    /// What the daemon may still send, and what it has not yet been granted again.
+    pub allowed: u32,
+    pub owed: u32,
+    pub closing: bool,
+}
+
+impl Sink {
+    pub fn new(fd: OwnedFd) -> Sink {
+        Sink { fd, waiting: Vec::new(), allowed: WINDOW, owed: 0, closing: false }
+    }
+}
+
+/// What a stream is.
+pub enum Kind {
+    Command {
+        pid: i32,
+        control: OwnedFd,
+        in_force: u32,
+        started: bool,
+        report: Option<Report>,
+        force_at: Option<Instant>,
+    },
+    Connection {
+        connecting: bool,
+        error: Errno,
+    },
+    Listener {
+        listener: TcpListener,
+        owner: u32,
+        port: u16,
+    },
+}
+
+/// What a supervisor says at the end: the bytes of its message, or the lack of one.
+pub struct Report {
+    pub why: u8,
+    pub status: i32,
+    pub numbers: Vec<u8>,
+    /// A directory that the command left, and that nobody should walk.
+    pub found: Vec<u8>,
+}
+
+/// A stream.
+pub struct Stream {
+    pub kind: Kind,
+    pub pumps: Vec<Pump>,
+    pub sink: Option<Sink>,
+    pub identity: Option<(u32, u32)>,
+}
+
+impl Stream {
+    pub fn connection(fd: OwnedFd, connecting: bool) -> Result<Stream, Errno> {
+        set_nonblocking(fd.as_raw_fd())?;
+        let other = duplicate(fd.as_raw_fd(), 3)?;
+        let pump = Pump { channel: 0, fd: Some(fd), credit: 0, discard: false, total: 0 };
+        let kind = Kind::Connection { connecting, error: 0 };
+        Ok(Stream { kind, pumps: vec![pump], sink: Some(Sink::new(other)), identity: None })
+    }
+}
+
+impl Runner {
+    pub fn new_id(&mut self) -> u32 {
+        while self.streams.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1) | 1 << 31;
+        }
+        let id = self.next;
+        self.next = self.next.wrapping_add(1) | 1 << 31;
+        id
+    }
+
+    pub fn listen(&mut self, id: u32, port: u16) -> Result<Stream, Refusal> {
+        let failed = |error: io::Error| Refusal(Refused::Listen, format!("127.0.0.1:{port}: {error}"));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        self.frame(kind::OPENED, id, &[&port.to_le_bytes()]);
+        Ok(Stream { kind: Kind::Listener { listener, owner: id, port }, pumps: Vec::new(), sink: None, identity: None })
+    }
+
+    pub fn accept(&mut self, id: u32) {
+        let Some(Stream { kind: Kind::Listener { listener, owner, port }, .. }) = self.streams.get(&id) else { return };
+        let (owner, port) = (*owner, *port);
+        let Ok((connection, _)) = listener.accept() else { return };
+        let _ = connection.set_nodelay(true);
+        if let Ok(stream) = Stream::connection(connection.into(), false) {
+            let id = self.new_id();
+            self.streams.insert(id, stream);
+            self.frame(kind::ACCEPTED, owner, &[&id.to_le_bytes(), &port.to_le_bytes()]);
+        }
+    }
+
+    pub fn on_connected(&mut self, id: u32) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let (Kind::Connection { connecting, .. }, Some(sink)) = (&mut stream.kind, &stream.sink) else { return };
+        let (mut error, mut length): (c_int, u32) = (0, 4);
+        let _ = libc!(getsockopt(sink.fd.as_raw_fd(), 1, 4, (&raw mut error).cast(), &mut length)); // SO_ERROR
+        if error != 0 {
+            self.streams.remove(&id);
+            let text = io::Error::from_raw_os_error(error).to_string();
+            return self.refuse(id, Refusal(Refused::Connect, text));
+        }
+        *connecting = false;
+        self.frame(kind::OPENED, id, &[&0u16.to_le_bytes()]);
+        self.feed(id);
+    }
+}
+
+/// Opens a connection in the runner's own network. Names are not resolved but for `localhost`.
+pub fn dial(host: &str, port: u16) -> Result<Stream, Refusal> {
+    let failed = |errno| Refusal(Refused::Connect, format!("{host}:{port}: {}", io::Error::from_raw_os_error(errno)));
+    let ip = if host == "localhost" { Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)) } else { host.parse() };
+    let ip = ip.map_err(|_| Refusal(Refused::Connect, format!("{host}: not an address")))?;
+    let mut place = [0u8; 28];
+    let (family, length) = match ip {
+        IpAddr::V4(ip) => {
+            place[4..8].copy_from_slice(&ip.octets());
+            (AF_INET, 16)
+        }
+        IpAddr::V6(ip) => {
+            place[8..24].copy_from_slice(&ip.octets());
+            (AF_INET6, 28)
+        }
+    };
+    place[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+    place[2..4].copy_from_slice(&port.to_be_bytes());
+    let kind = SOCK_STREAM as c_int | O_CLOEXEC | O_NONBLOCK;
+    let fd = owned(libc!(socket(family as c_int, kind, 0)).map_err(failed)?);
+    match libc!(connect(fd.as_raw_fd(), place.as_ptr().cast(), length)) {
+        Ok(_) | Err(EINPROGRESS) => Stream::connection(fd, true).map_err(failed),
+        Err(errno) => Err(failed(errno)),
+    }
+}
+
+impl Runner {
+    /// Says why, if there is somebody to hear it, and kills every process below.
+    pub fn finish(&mut self, end: &End) {
+        if let End::Malformed(text) = end {
+            self.frame(kind::FATAL, 0, &[text.as_bytes()]);
+            let until = Instant::now() + GRACE;
+            while self.flush().is_ok() && !self.out.is_empty() && Instant::now() < until {
+                let mut fds = [PollFd { fd: 1, events: POLLOUT, ready: 0 }];
+                let _ = wait_ready(&mut fds, Some(GRACE));
+            }
+        }
+        let commands = |stream: &Stream| match stream.kind {
+            Kind::Command { pid, .. } => Some((pid, stream.identity)),
+            _ => None,
+        };
+        let supervisors: Vec<_> = self.streams.values().filter_map(commands).collect();
+        let identities: Vec<_> = supervisors.iter().map(|(_, identity)| *identity).collect();
+        self.streams.clear(); // closes the control sockets: the supervisors kill their trees and end
+        let until = Instant::now() + GRACE;
+        loop {
+            match reap() {
+                Ok(Some(_)) => continue,
+                Err(_) => return,
+                Ok(None) => {}
+            }
+            if Instant::now() > until {
+                for (pid, identity) in &supervisors {
+                    let _ = with_identity(*identity, || send_signal(*pid, SIGKILL));
+                }
+                for identity in &identities {
+                    let _ = with_identity(*identity, || kill_descendants(&[]));
+                }
+            }
+            let _ = wait_ready(&mut [], Some(Duration::from_millis(1)));
+        }
     }
 }
