@@ -18,9 +18,7 @@ pub mod kind {
     pub const DATA: u8 = 0x03;
     pub const EOF: u8 = 0x04;
     pub const CREDIT: u8 = 0x05;
-    pub const SIGNAL: u8 = 0x06;
     pub const KILL: u8 = 0x07;
-    pub const DIAL: u8 = 0x08;
     pub const LISTEN: u8 = 0x09;
     pub const CLOSE: u8 = 0x0A;
     pub const WATCH: u8 = 0x0B;
@@ -48,7 +46,6 @@ pub enum Refused {
     SetUp = 4,
     Program = 5,
     TooMany = 6,
-    Connect = 7,
     Listen = 8,
 }
 pub struct Refusal(pub Refused, pub String);

@@ -101,9 +101,7 @@ unsafe extern "C" {
     pub fn pipe2(ends: *mut c_int, flags: c_int) -> c_int;
     pub fn socketpair(family: c_int, kind: c_int, protocol: c_int, ends: *mut c_int) -> c_int;
     pub fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int;
-    pub fn connect(fd: c_int, address: *const c_void, length: u32) -> c_int;
     pub fn shutdown(fd: c_int, how: c_int) -> c_int;
-    pub fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut u32) -> c_int;
     pub fn sendmsg(fd: c_int, message: *const MessageHeader, flags: c_int) -> isize;
     pub fn recvmsg(fd: c_int, message: *mut MessageHeader, flags: c_int) -> isize;
     pub fn poll(fds: *mut PollFd, count: u64, timeout_ms: c_int) -> c_int;
@@ -153,7 +151,6 @@ pub const EEXIST: Errno = 17;
 pub const ENOTDIR: Errno = 20;
 pub const ENOSYS: Errno = 38;
 pub const EOPNOTSUPP: Errno = 95;
-pub const EINPROGRESS: Errno = 115;
 pub const SIGKILL: i32 = 9;
 pub const SIGCHLD: i32 = 17;
 pub const SIGSTOP: i32 = 19;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::frame::{CHUNK, Exec, Fields, MAX_FRAME, Malformed, Refusal, Refused, VERSION, WINDOW, kind};
 use super::kernel::*;
-use super::service::{End, GRACE, Kind, MAX_STREAMS, OUT_LIMIT, Runner, Stream, dial};
+use super::service::{End, GRACE, Kind, MAX_STREAMS, OUT_LIMIT, Runner, Stream};
 
 impl Runner {
     pub fn frame(&mut self, kind: u8, id: u32, parts: &[&[u8]]) {
@@ -77,7 +77,7 @@ impl Runner {
             self.greeted = true;
             return fields.end();
         }
-        if matches!(kind, kind::EXEC | kind::DIAL | kind::LISTEN) {
+        if matches!(kind, kind::EXEC | kind::LISTEN) {
             if self.streams.contains_key(&id) || id >> 31 != 0 {
                 return Err(Malformed(format!("stream {id} is in use or out of range")));
             }
@@ -107,16 +107,6 @@ impl Runner {
                 for pump in pumps.into_iter().flatten().filter(|pump| pump.channel == channel) {
                     pump.discard |= amount == u32::MAX;
                     pump.credit = pump.credit.saturating_add(amount);
-                }
-            }
-            kind::SIGNAL => {
-                let number = fields.u8()?;
-                fields.end()?;
-                if !(1..=64).contains(&number) {
-                    return Err(Malformed(format!("there is no signal {number}")));
-                }
-                if let Some(Stream { kind: Kind::Command { control, .. }, .. }) = self.streams.get(&id) {
-                    let _ = send_message(control.as_raw_fd(), &[b'G', number], &[]);
                 }
             }
             kind::KILL => {
@@ -150,10 +140,6 @@ impl Runner {
         } else if kind == kind::EXEC {
             let exec = Exec::decode(payload)?;
             self.launch(&exec, Some(payload))
-        } else if kind == kind::DIAL {
-            let (host, port) = (fields.text()?, fields.u16()?);
-            fields.end()?;
-            dial(&host.to_string_lossy(), port)
         } else {
             let port = fields.u16()?;
             fields.end()?;
@@ -212,9 +198,6 @@ impl Runner {
     /// Moves waiting bytes to a command or connection, grants again what it took, and closes at the end.
     pub fn feed(&mut self, id: u32) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        if matches!(stream.kind, Kind::Connection { connecting: true, .. }) {
-            return;
-        }
         let Some(sink) = &mut stream.sink else { return };
         let mut done = 0;
         let broken = loop {

@@ -2,13 +2,11 @@
 //! but its one wait. Its other work is in files of their own: `orders` (frames and bytes) and `commands`.
 
 use std::collections::BTreeMap;
-use std::ffi::c_int;
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use super::frame::{Exec, Malformed, Network, Refusal, Refused, WINDOW, flag, kind};
 use super::kernel::*;
@@ -29,7 +27,6 @@ pub enum Role {
     Output,
     Signals,
     Control(u32),
-    Connecting(u32),
     Sink(u32),
     Pump(u32, usize),
     Accept(u32),
@@ -138,7 +135,6 @@ impl Runner {
             match role {
                 Role::Signals => self.on_signals()?,
                 Role::Control(id) => self.on_control(id),
-                Role::Connecting(id) => self.on_connected(id),
                 Role::Sink(id) => self.feed(id),
                 Role::Pump(id, index) => self.pump(id, index, false),
                 Role::Accept(id) => self.accept(id),
@@ -176,12 +172,6 @@ impl Runner {
             }
         }
         for (id, stream) in &self.streams {
-            if let Kind::Connection { connecting: true, .. } = stream.kind {
-                if let Some(sink) = &stream.sink {
-                    add(sink.fd.as_raw_fd(), POLLOUT, Role::Connecting(*id));
-                }
-                continue;
-            }
             if let Some(sink) = stream.sink.as_ref().filter(|sink| !sink.waiting.is_empty()) {
                 add(sink.fd.as_raw_fd(), POLLOUT, Role::Sink(*id));
             }
@@ -245,7 +235,6 @@ pub enum Kind {
         force_at: Option<Instant>,
     },
     Connection {
-        connecting: bool,
         error: Errno,
     },
     Listener {
@@ -273,11 +262,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn connection(fd: OwnedFd, connecting: bool) -> Result<Stream, Errno> {
+    pub fn connection(fd: OwnedFd) -> Result<Stream, Errno> {
         set_nonblocking(fd.as_raw_fd())?;
         let other = duplicate(fd.as_raw_fd(), 3)?;
         let pump = Pump { channel: 0, fd: Some(fd), credit: 0, discard: false, total: 0 };
-        let kind = Kind::Connection { connecting, error: 0 };
+        let kind = Kind::Connection { error: 0 };
         Ok(Stream { kind, pumps: vec![pump], sink: Some(Sink::new(other)), identity: None })
     }
 }
@@ -306,52 +295,11 @@ impl Runner {
         let (owner, port) = (*owner, *port);
         let Ok((connection, _)) = listener.accept() else { return };
         let _ = connection.set_nodelay(true);
-        if let Ok(stream) = Stream::connection(connection.into(), false) {
+        if let Ok(stream) = Stream::connection(connection.into()) {
             let id = self.new_id();
             self.streams.insert(id, stream);
             self.frame(kind::ACCEPTED, owner, &[&id.to_le_bytes(), &port.to_le_bytes()]);
         }
-    }
-
-    pub fn on_connected(&mut self, id: u32) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        let (Kind::Connection { connecting, .. }, Some(sink)) = (&mut stream.kind, &stream.sink) else { return };
-        let (mut error, mut length): (c_int, u32) = (0, 4);
-        let _ = libc!(getsockopt(sink.fd.as_raw_fd(), 1, 4, (&raw mut error).cast(), &mut length)); // SO_ERROR
-        if error != 0 {
-            self.streams.remove(&id);
-            let text = io::Error::from_raw_os_error(error).to_string();
-            return self.refuse(id, Refusal(Refused::Connect, text));
-        }
-        *connecting = false;
-        self.frame(kind::OPENED, id, &[&0u16.to_le_bytes()]);
-        self.feed(id);
-    }
-}
-
-/// Opens a connection in the runner's own network. Names are not resolved but for `localhost`.
-pub fn dial(host: &str, port: u16) -> Result<Stream, Refusal> {
-    let failed = |errno| Refusal(Refused::Connect, format!("{host}:{port}: {}", io::Error::from_raw_os_error(errno)));
-    let ip = if host == "localhost" { Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)) } else { host.parse() };
-    let ip = ip.map_err(|_| Refusal(Refused::Connect, format!("{host}: not an address")))?;
-    let mut place = [0u8; 28];
-    let (family, length) = match ip {
-        IpAddr::V4(ip) => {
-            place[4..8].copy_from_slice(&ip.octets());
-            (AF_INET, 16)
-        }
-        IpAddr::V6(ip) => {
-            place[8..24].copy_from_slice(&ip.octets());
-            (AF_INET6, 28)
-        }
-    };
-    place[..2].copy_from_slice(&(family as u16).to_ne_bytes());
-    place[2..4].copy_from_slice(&port.to_be_bytes());
-    let kind = SOCK_STREAM as c_int | O_CLOEXEC | O_NONBLOCK;
-    let fd = owned(libc!(socket(family as c_int, kind, 0)).map_err(failed)?);
-    match libc!(connect(fd.as_raw_fd(), place.as_ptr().cast(), length)) {
-        Ok(_) | Err(EINPROGRESS) => Stream::connection(fd, true).map_err(failed),
-        Err(errno) => Err(failed(errno)),
     }
 }
 

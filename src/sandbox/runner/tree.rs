@@ -79,7 +79,7 @@ impl Tree<'_> {
                 let _ = read_some(signals.as_raw_fd(), &mut drained);
             }
             if fds[0].ready != 0 {
-                verdict = self.obey(control, main_lives);
+                verdict = Self::obey(control);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 verdict = verdict.or(Some(Why::Deadline));
@@ -98,17 +98,9 @@ impl Tree<'_> {
     }
 
     /// Takes one order of the runner. The end of the runner is an order to kill.
-    pub fn obey(&self, control: RawFd, main_lives: bool) -> Option<Why> {
-        let mut order = [0; 8];
-        match receive_message(control, &mut order) {
+    pub fn obey(control: RawFd) -> Option<Why> {
+        match receive_message(control, &mut [0; 8]) {
             Err(EAGAIN | EINTR) => None,
-            Ok((2, _)) if order[0] == b'G' => {
-                // After the main process its group's number may be somebody else's.
-                if main_lives || self.inside {
-                    send_signal(-self.main, i32::from(order[1]));
-                }
-                None
-            }
             _ => Some(Why::Killed),
         }
     }
