@@ -142,8 +142,7 @@ impl Exec {
         let (mode, tunnel) = self.network.encoded();
         let (uid, gid) = self.user.map_or((OWN_ID, OWN_ID), |user| (user.uid, user.gid));
         let deadline = u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX);
-        // No wrapper vouches for anything.
-        put_numbers(&mut body, [self.flags, self.required, 0].map(u32::to_le_bytes));
+        put_numbers(&mut body, [self.flags, self.required].map(u32::to_le_bytes));
         body.push(mode);
         put_numbers(&mut body, [uid, gid, UMASK, deadline].map(u32::to_le_bytes));
         body.extend(self.memory.to_le_bytes());
@@ -160,8 +159,6 @@ impl Exec {
         // No ports to connect to and to bind.
         body.extend([0; 8]);
         put_list(&mut body, tunnel.as_slice(), |body, port| body.extend(port.to_le_bytes()));
-        // No wrapper.
-        body.extend([0; 4]);
         body
     }
 }

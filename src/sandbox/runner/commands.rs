@@ -19,8 +19,8 @@ use super::service::{End, GRACE, Kind, Pump, Report, Runner, Sink, Stream};
 use super::tree::{Tree, Why, descendants, kill_descendants};
 
 impl Runner {
-    /// Starts the supervisor of a command. Without a payload it only tries the set-up.
-    pub fn launch(&self, exec: &Exec, payload: Option<&[u8]>) -> Result<Stream, Refusal> {
+    /// Starts the supervisor of a command. A trial ends when it is set up.
+    pub fn launch(&self, exec: &Exec, trial: bool) -> Result<Stream, Refusal> {
         let plan = Plan::new(exec, &self.facts)?;
         let system = |errno| Refusal(Refused::SetUp, format!("process: {}", io::Error::from_raw_os_error(errno)));
         let start = || -> Result<Stream, Errno> {
@@ -49,7 +49,7 @@ impl Runner {
             let pid = sys!(nr::CLONE, spaces | network | SIGCHLD as usize, 0, 0, 0, 0)? as i32;
             if pid == 0 {
                 let ends = Ends { control: theirs.as_raw_fd(), stdio, null };
-                supervise(exec, &plan, &self.facts, &ends, payload);
+                supervise(exec, &plan, &self.facts, &ends, trial);
             }
             // A supervisor enforces the deadline. Should it hang (a dead network mount), it is killed itself.
             let limit = (exec.deadline_ms > 0).then(|| Duration::from_millis(exec.deadline_ms.into()) + GRACE);
@@ -150,25 +150,18 @@ pub struct Ends {
 
 /// Runs in the forked supervisor and never returns. As the first process of a PID namespace, or as a subreaper, it owns
 /// every process of its command, also after a double fork and `setsid`.
-pub fn supervise(exec: &Exec, plan: &Plan, facts: &Facts, ends: &Ends, payload: Option<&[u8]>) -> ! {
+pub fn supervise(exec: &Exec, plan: &Plan, facts: &Facts, ends: &Ends, trial: bool) -> ! {
     let (signals, tunnels, places) = match set_up(exec, plan, ends) {
         Ok(set) => set,
         Err(failed) => refuse(ends, &failed),
     };
-    let Some(payload) = payload else {
-        quit(0) // the probe at start: all that it should show is that the set-up works
-    };
+    if trial {
+        quit(0)
+    }
     let start = || {
         let (report, write_end) = pipe_pair().map_err(at(Step::Streams))?;
         let write_end = duplicate(write_end.as_raw_fd(), 16).map_err(at(Step::Streams))?;
-        let mut launch = Launch::prepare(exec, plan, facts, &places, Some(ends.stdio), write_end.as_raw_fd())?;
-        if !exec.wrapper.is_empty() {
-            let request = sys!(nr::MEMFD_CREATE, c"request".as_ptr(), 1).map_err(at(Step::Streams))?;
-            let request = duplicate(owned(request as c_int).as_raw_fd(), 16).map_err(at(Step::Streams))?;
-            fs::write(format!("/proc/self/fd/{}", request.as_raw_fd()), payload)
-                .map_err(|error| at(Step::Streams)(error.raw_os_error().unwrap_or(0)))?;
-            launch.handed_on = Some(request);
-        }
+        let launch = Launch::prepare(exec, plan, facts, &places, ends.stdio, write_end.as_raw_fd())?;
         let base = if exec.disk > 0 { occupied(exec, &[], &HashSet::new(), false) } else { Occupied::default() };
         let started = Instant::now();
         let main = sys!(nr::CLONE, SIGCHLD, 0, 0, 0, 0).map_err(at(Step::Program))? as i32;
@@ -188,9 +181,7 @@ pub fn supervise(exec: &Exec, plan: &Plan, facts: &Facts, ends: &Ends, payload: 
     for end in ends.stdio.into_iter().filter(|end| *end != ends.null) {
         drop(owned(end));
     }
-    if exec.wrapper.is_empty()
-        && let Some(failed) = failure_in(&report, exec)
-    {
+    if let Some(failed) = failure_in(&report, exec) {
         refuse(ends, &failed);
     }
     let tunnel_fds: Vec<RawFd> = tunnels.iter().map(AsRawFd::as_raw_fd).collect();
@@ -198,10 +189,6 @@ pub fn supervise(exec: &Exec, plan: &Plan, facts: &Facts, ends: &Ends, payload: 
     drop(tunnels);
     let tree = Tree { main, base, exec, inside: plan.namespaces, started };
     let result = tree.watch(ends.control, &signals);
-    let wrapped = !exec.wrapper.is_empty() && set_nonblocking(report.as_raw_fd()).is_ok();
-    if wrapped && let Some(failed) = failure_in(&report, exec) {
-        refuse(ends, &failed);
-    }
     let mut message = vec![b'R', result.why as u8];
     message.extend_from_slice(&result.status.to_le_bytes());
     for number in [result.duration_us, result.max_rss_kib, result.cpu_us] {
@@ -233,7 +220,7 @@ pub fn failure_in(report: &OwnedFd, exec: &Exec) -> Option<Failed> {
     }
     let step = Step::ALL.get(record[0] as usize).copied().unwrap_or(Step::Program);
     let what = match step {
-        Step::Program if exec.wrapper.is_empty() => exec.argv[0].to_string_lossy().into_owned(),
+        Step::Program => exec.argv[0].to_string_lossy().into_owned(),
         Step::Directory => exec.cwd.to_string_lossy().into_owned(),
         _ => String::new(),
     };
@@ -255,8 +242,7 @@ pub fn set_up<'e>(exec: &'e Exec, plan: &Plan, ends: &Ends) -> Result<Set<'e>, F
     libc!(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)).map_err(at(Step::Map))?;
     // The kernel's out-of-memory killer should take commands before the daemon. Raising the score needs no privilege.
     let _ = fs::write("/proc/self/oom_score_adj", "800");
-    let mut places = Vec::new();
-    if plan.namespaces {
+    let places = if plan.namespaces {
         let (uid, gid) = plan.user;
         let maps = [
             ("setgroups", "deny".into()),
@@ -269,14 +255,14 @@ pub fn set_up<'e>(exec: &'e Exec, plan: &Plan, ends: &Ends) -> Result<Set<'e>, F
         }
         sys!(nr::SETRESGID, gid, gid, gid).map_err(at(Step::Map))?;
         sys!(nr::SETRESUID, uid, uid, uid).map_err(at(Step::Map))?;
-        places = open_places(exec)?;
+        let mut places = open_places(exec)?;
         arrange_mounts(exec, &mut places)?;
         // The death of the first process takes the whole PID namespace with it.
         libc!(prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)).map_err(at(Step::Map))?;
-    }
-    if !plan.namespaces && exec.wrapper.is_empty() {
-        places = open_places(exec)?;
-    }
+        places
+    } else {
+        open_places(exec)?
+    };
     libc!(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)).map_err(at(Step::Map))?;
     let mut tunnels = Vec::new();
     if plan.netns && exec.network != Network::None {

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 
 /// Changes whenever a frame changes. The daemon embeds the runner, so the two are equal unless an image is stale.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Largest payload of a frame, in bytes. A longer script goes through standard input.
 pub const MAX_FRAME: usize = 256 * 1024;
 /// Bytes that the daemon may send to one stream before it is granted more.
@@ -159,15 +159,12 @@ pub mod guard {
         METADATA 64 "metadata", TASKS 128 "tasks", NAMESPACES 256 "namespaces", NETNS 512 "netns", UID 1024 "uid",
         PORTS 2048 "ports",
     }
-    /// What the daemon may promise for a wrapper.
-    pub const VOUCHED: u32 = NAMESPACES | NETNS | TASKS;
 }
 
 #[derive(Default)]
 pub struct Exec {
     pub flags: u32,
     pub required: u32,
-    pub vouched: u32,
     pub network: Network,
     pub uid: u32,
     pub gid: u32,
@@ -187,7 +184,6 @@ pub struct Exec {
     pub connect: Vec<u16>,
     pub bind: Vec<u16>,
     pub tunnel: Vec<u16>,
-    pub wrapper: Vec<CString>,
 }
 
 impl Exec {
@@ -196,7 +192,6 @@ impl Exec {
         let exec = Exec {
             flags: from.u32()?,
             required: from.u32()?,
-            vouched: from.u32()?,
             network: match from.u8()? {
                 0 => Network::None,
                 1 => Network::Ports,
@@ -221,7 +216,6 @@ impl Exec {
             connect: from.list(Fields::u16)?,
             bind: from.list(Fields::u16)?,
             tunnel: from.list(Fields::u16)?,
-            wrapper: from.list(Fields::text)?,
         };
         from.end()?;
         if exec.argv.is_empty() {

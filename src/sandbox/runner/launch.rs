@@ -4,15 +4,15 @@ use std::ffi::{CString, c_char, c_int, c_long};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::filter::{Instruction, filter};
-use super::frame::{Exec, guard};
+use super::frame::Exec;
 use super::kernel::*;
-use super::places::{Failed, Place, Step, at, open_places, ruleset};
+use super::places::{Failed, Place, Step, at, ruleset};
 use super::protections::{Facts, Plan};
 use super::tree::tasks_of;
 
 /// All that the forked child needs, laid out before the fork, so that it only makes system calls.
 pub struct Launch {
-    pub stdio: Option<[RawFd; 3]>,
+    pub stdio: [RawFd; 3],
     pub report: RawFd,
     pub programs: Vec<CString>,
     pub argv: Vec<*const c_char>,
@@ -21,8 +21,6 @@ pub struct Launch {
     pub identity: Option<(u32, u32)>,
     pub ruleset: Option<OwnedFd>,
     pub filter: Vec<Instruction>,
-    /// The request itself, for the copy of the runner that a wrapper starts with `--apply`.
-    pub handed_on: Option<OwnedFd>,
 }
 
 impl Launch {
@@ -31,25 +29,22 @@ impl Launch {
         plan: &Plan,
         facts: &Facts,
         places: &[Place],
-        ends: Option<[RawFd; 3]>,
+        stdio: [RawFd; 3],
         report: RawFd,
     ) -> Result<Launch, Failed> {
-        let wrapped = !exec.wrapper.is_empty();
-        let argv = if wrapped { &exec.wrapper } else { &exec.argv };
         let pointers = |list: &[CString]| list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
         let path = exec.env.iter().find_map(|pair| pair.to_bytes().strip_prefix(b"PATH=")).unwrap_or(b"/usr/bin:/bin");
-        let name = argv[0].to_bytes();
+        let name = exec.argv[0].to_bytes();
         let programs = if name.contains(&b'/') {
-            vec![argv[0].clone()]
+            vec![exec.argv[0].clone()]
         } else {
             path.split(|byte| *byte == b':')
                 .filter_map(|folder| CString::new([folder, b"/", name].concat()).ok())
                 .collect()
         };
-        let inside = plan.in_force & guard::NAMESPACES != 0;
         let mut wanted = vec![(4, u64::MAX)]; // RLIMIT_CORE, at zero below
         wanted.extend([7, 1, 9, 2, 0, 6].into_iter().zip(exec.limits)); // NOFILE FSIZE AS DATA CPU NPROC
-        if exec.processes > 0 && !facts.first && !wrapped {
+        if exec.processes > 0 && !facts.first {
             // The kernel counts by user and user namespace. In one of its own there is the supervisor besides the command;
             // without one, whatever the user runs, of which as much as now is left out. In a container nobody could count
             // that, and the container has a bound of its own.
@@ -64,16 +59,15 @@ impl Launch {
             limits.push((resource, [value, value]));
         }
         Ok(Launch {
-            stdio: ends,
+            stdio,
             report,
             programs,
-            argv: pointers(argv),
+            argv: pointers(&exec.argv),
             envp: pointers(&exec.env),
             limits,
             identity: if plan.namespaces { None } else { plan.identity() },
-            ruleset: if wrapped { None } else { ruleset(exec, places, facts.landlock)? },
-            filter: if wrapped || !facts.seccomp { Vec::new() } else { filter(exec, inside) },
-            handed_on: None,
+            ruleset: ruleset(exec, places, facts.landlock)?,
+            filter: if facts.seccomp { filter(exec, plan.namespaces) } else { Vec::new() },
         })
     }
 
@@ -94,11 +88,9 @@ impl Launch {
             unsafe { signal(number, 0) };
         }
         libc!(sigprocmask(2, &empty, std::ptr::null_mut())).map_err(at(Step::Streams))?;
-        if let Some(ends) = self.stdio {
-            libc!(setsid()).map_err(at(Step::Streams))?;
-            for (place, end) in ends.iter().enumerate() {
-                libc!(dup2(*end, place as c_int)).map_err(at(Step::Streams))?;
-            }
+        libc!(setsid()).map_err(at(Step::Streams))?;
+        for (place, end) in self.stdio.iter().enumerate() {
+            libc!(dup2(*end, place as c_int)).map_err(at(Step::Streams))?;
         }
         for (resource, limit) in &self.limits {
             libc!(setrlimit(*resource, limit)).map_err(at(Step::Limits))?;
@@ -115,13 +107,10 @@ impl Launch {
         }
         libc!(chdir(exec.cwd.as_ptr())).map_err(at(Step::Directory))?;
         libc!(prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)).map_err(at(Step::Identity))?;
-        let handed_on = self.handed_on.is_some();
-        if !handed_on {
-            drop_bounding();
-            let (header, none) = ([0x2008_0522u32, 0], [0u32; 6]);
-            sys!(nr::CAPSET, address(&header), address(&none)).map_err(at(Step::Capabilities))?;
-            libc!(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)).map_err(at(Step::Capabilities))?;
-        }
+        drop_bounding();
+        let (header, none) = ([0x2008_0522u32, 0], [0u32; 6]);
+        sys!(nr::CAPSET, address(&header), address(&none)).map_err(at(Step::Capabilities))?;
+        libc!(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)).map_err(at(Step::Capabilities))?;
         // Marks every descriptor of ours to be closed by the exec; the report pipe must live until then.
         let _ = sys!(nr::CLOSE_RANGE, 3, u32::MAX, 4);
         if let Some(set) = &self.ruleset {
@@ -130,10 +119,6 @@ impl Launch {
         if !self.filter.is_empty() {
             let program = (self.filter.len() as u16, self.filter.as_ptr());
             sys!(nr::SECCOMP, 1, 0, address(&program)).map_err(at(Step::Seccomp))?;
-        }
-        if let Some(request) = &self.handed_on {
-            libc!(dup2(request.as_raw_fd(), 3)).map_err(at(Step::Streams))?;
-            libc!(dup2(self.report, 4)).map_err(at(Step::Streams))?;
         }
         let mut last = ENOENT;
         for program in &self.programs {
@@ -156,32 +141,6 @@ pub fn drop_bounding() {
             return;
         }
     }
-}
-
-/// `--apply`: what a wrapper such as bubblewrap starts inside its own namespaces. Descriptor 3 holds the request,
-/// descriptor 4 takes the report of a failure. Applies the rest of the policy and becomes the program.
-pub fn apply() -> ! {
-    let mut payload = Vec::new();
-    let mut chunk = [0; 4096];
-    while let Ok(count @ 1..) = read_some(3, &mut chunk) {
-        payload.extend_from_slice(&chunk[..count]);
-    }
-    let (step, errno) = match Exec::decode(&payload) {
-        Err(_) => (Step::Streams, 0),
-        Ok(mut exec) => {
-            exec.wrapper.clear();
-            let in_force = exec.vouched & guard::VOUCHED;
-            let plan = Plan { namespaces: false, netns: false, user: (0, 0), becomes: false, in_force };
-            let prepared =
-                open_places(&exec).and_then(|places| Launch::prepare(&exec, &plan, &Facts::find(), &places, None, 4));
-            match prepared {
-                Ok(launch) => launch.run(&exec),
-                Err(Failed(step, errno, _)) => (step, errno),
-            }
-        }
-    };
-    let _ = write_some(4, &failure_record(step, errno));
-    quit(127)
 }
 
 pub fn failure_record(step: Step, errno: Errno) -> [u8; 5] {

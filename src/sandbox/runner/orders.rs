@@ -139,7 +139,7 @@ impl Runner {
             Err(Refusal(Refused::TooMany, format!("at most {MAX_STREAMS} streams")))
         } else if kind == kind::EXEC {
             let exec = Exec::decode(payload)?;
-            self.launch(&exec, Some(payload))
+            self.launch(&exec, false)
         } else {
             let port = fields.u16()?;
             fields.end()?;

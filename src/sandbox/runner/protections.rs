@@ -49,9 +49,8 @@ impl Facts {
         Facts { landlock, seccomp, namespaces: false, netns: false, uid, gid, drops, first, reasons }
     }
 
-    /// The protections that hold for a command in the given circumstances. `own` namespaces are those that the runner
-    /// makes; `inside` is also true for a wrapper's.
-    pub fn guards(&self, own: bool, inside: bool, netns: bool, becomes: bool, sealed: bool) -> u32 {
+    /// The protections that hold for a command in the given circumstances.
+    pub fn guards(&self, inside: bool, netns: bool, becomes: bool, sealed: bool) -> u32 {
         let held = [
             (guard::SECCOMP, self.seccomp),
             (guard::FILES, self.landlock >= 3), // below, files that may only be read could be truncated
@@ -60,7 +59,7 @@ impl Facts {
             (guard::TRACE, inside || self.landlock >= 1),
             (guard::TREE, inside || self.first),
             (guard::METADATA, inside || (sealed && self.seccomp)),
-            (guard::TASKS, own),
+            (guard::TASKS, inside),
             (guard::NAMESPACES, inside),
             (guard::NETNS, netns),
             (guard::UID, becomes),
@@ -71,7 +70,7 @@ impl Facts {
 
     /// The protections that a command can be given here at best.
     pub fn available(&self) -> u32 {
-        self.guards(self.namespaces, self.namespaces, self.netns, self.drops, true)
+        self.guards(self.namespaces, self.netns, self.drops, true)
     }
 
     /// The HELLO payload.
@@ -118,14 +117,13 @@ impl Plan {
         if becomes && !facts.drops {
             return refuse(Refused::Identity, "uid: this runner cannot become another user");
         }
-        let wrapped = !exec.wrapper.is_empty();
-        let namespaces = exec.has(flag::NAMESPACES) && facts.namespaces && !wrapped;
+        let namespaces = exec.has(flag::NAMESPACES) && facts.namespaces;
         let netns = namespaces && exec.has(flag::NETNS) && facts.netns && exec.network != Network::Open;
         if exec.has(flag::PRIVATE_TMP) && !namespaces {
             // The listed `/tmp` would be the host's.
             return refuse(Refused::Protection, "namespaces: a private /tmp needs them");
         }
-        if exec.network == Network::Private && !netns && (!wrapped || exec.vouched & guard::NETNS == 0) {
+        if exec.network == Network::Private && !netns {
             return refuse(Refused::Protection, "netns: the private network needs it");
         }
         if exec.network == Network::Ports && facts.landlock < 4 {
@@ -134,10 +132,8 @@ impl Plan {
         if !exec.tunnel.is_empty() && !netns || exec.tunnel.len() > 16 {
             return refuse(Refused::Request, "tunnel: only for the private network, and at most 16");
         }
-        let vouched = if wrapped { exec.vouched & guard::VOUCHED } else { 0 };
-        let inside = namespaces || vouched & guard::NAMESPACES != 0;
         let sealed = exec.has(flag::SEAL_METADATA);
-        let mut in_force = vouched | facts.guards(namespaces, inside, netns, becomes, sealed);
+        let mut in_force = facts.guards(namespaces, netns, becomes, sealed);
         if exec.has(flag::UNIX) {
             in_force &= !guard::NETWORK;
         }

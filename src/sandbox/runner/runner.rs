@@ -24,7 +24,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use kernel::quit;
-use launch::apply;
 use service::{End, Runner};
 
 /// `--identify`: says which directories stand at the given paths, a line of two numbers each, and ends. With it the daemon
@@ -45,11 +44,10 @@ fn identify(paths: impl Iterator<Item = std::ffi::OsString>) -> ! {
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
-        Some(word) if word == "--apply" => apply(),
         Some(word) if word == "--identify" => identify(arguments),
         None => {}
         _ => {
-            eprintln!("runner: started by ghostd; takes no arguments but --apply and --identify");
+            eprintln!("runner: started by ghostd; takes no argument but --identify");
             quit(2);
         }
     }

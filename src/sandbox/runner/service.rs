@@ -89,7 +89,7 @@ impl Runner {
         let flags = flag::NAMESPACES | flag::NETNS | flag::PRIVATE_TMP;
         let (uid, gid, cwd) = (DEFAULT_ID, DEFAULT_ID, c"/".into());
         let exec = Exec { flags, network: Network::Private, uid, gid, cwd, tmp_bytes: 1 << 20, ..Exec::default() };
-        let failure = match self.launch(&exec, None) {
+        let failure = match self.launch(&exec, true) {
             Err(Refusal(_, text)) => Some(text),
             Ok(Stream { kind: Kind::Command { pid, control, .. }, .. }) => {
                 let mut status = 0;

@@ -153,7 +153,7 @@ impl Client {
         let hello = frames.recv_timeout(Duration::from_secs(5)).expect("hello");
         assert_eq!(hello.kind, 0x81);
         let mut client = Client { child, to, frames, hello, mode, uid, dir, next: 1, kept: Vec::new() };
-        client.send(1, 0, &3u16.to_le_bytes());
+        client.send(1, 0, &4u16.to_le_bytes());
         client
     }
     /// Writes to a runner that may have ended: its frames say whether it did, and why.
@@ -193,7 +193,6 @@ impl Client {
         let mut spec = Spec {
             flags: if self.mode.spaces { 4 | 8 } else { 0 },
             required: SECCOMP | FILES | NETWORK | SIGNALS | TRACE,
-            vouched: 0,
             network: 0,
             uid: if self.mode.root { self.uid } else { u32::MAX },
             deadline_ms: 15_000,
@@ -209,7 +208,6 @@ impl Client {
             paths: Vec::new(),
             connect: Vec::new(),
             tunnel: Vec::new(),
-            wrapper: Vec::new(),
         };
         for path in ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/passwd", "/proc"] {
             spec.paths.push((1 | 4 | 64 | 128, path.into()));
@@ -320,7 +318,6 @@ impl Drop for Client {
 pub struct Spec {
     pub flags: u32,
     pub required: u32,
-    pub vouched: u32,
     pub network: u8,
     pub uid: u32,
     pub deadline_ms: u32,
@@ -336,12 +333,11 @@ pub struct Spec {
     pub paths: Vec<(u8, String)>,
     pub connect: Vec<u16>,
     pub tunnel: Vec<u16>,
-    pub wrapper: Vec<String>,
 }
 impl Spec {
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        for number in [self.flags, self.required, self.vouched] {
+        for number in [self.flags, self.required] {
             body.extend(number.to_le_bytes());
         }
         body.push(self.network);
@@ -371,7 +367,6 @@ impl Spec {
             body.extend((ports.len() as u32).to_le_bytes());
             ports.iter().for_each(|port| body.extend(port.to_le_bytes()));
         }
-        list(&mut body, &self.wrapper);
         body
     }
 }

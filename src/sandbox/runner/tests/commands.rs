@@ -12,7 +12,7 @@ use super::client::*;
 fn hello_reports_the_kernel() {
     each(|client| {
         let body = &client.hello.body;
-        assert_eq!(u16::from_le_bytes([body[0], body[1]]), 3);
+        assert_eq!(u16::from_le_bytes([body[0], body[1]]), 4);
         let text = String::from_utf8_lossy(body);
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         assert!(text.contains(release.trim()), "{text}");
@@ -258,5 +258,27 @@ fn many_commands_at_once() {
         let refused =
             ids.into_iter().filter_map(|id| client.finish(id).refused).filter(|refused| refused.0 == 6).count();
         assert_eq!(refused, 300 - 256);
+    });
+}
+
+#[test]
+fn private_tmp() {
+    each(|client| {
+        if !client.mode.spaces {
+            return;
+        }
+        let mut spec = client.spec(&[
+            "sh",
+            "-c",
+            "echo hello > /tmp/mine; ls /tmp; echo kept > kept; head -c 20000000 /dev/zero > /tmp/big",
+        ]);
+        spec.flags |= 16;
+        spec.paths.push((7, "/tmp".into()));
+        let outcome = client.run(&spec);
+        let top = client.dir.file_name().unwrap().to_str().unwrap();
+        assert_eq!(outcome.stdout(), format!("{top}\nmine\n"), "{outcome:?} {}", outcome.stderr());
+        assert!(outcome.stderr().contains("No space left"), "{}", outcome.stderr());
+        assert!(!Path::new("/tmp/mine").exists());
+        assert_eq!(fs::read_to_string(client.dir.join("work/kept")).unwrap(), "kept\n");
     });
 }

@@ -11,8 +11,7 @@ fn connections_carry_bytes_both_ways_until_their_listener_is_closed() {
         client.send(9, 500, &0u16.to_le_bytes());
         let opened = client.next_of(500);
         assert_eq!(opened.kind, OPENED);
-        let mut peer =
-            TcpStream::connect(("127.0.0.1", u16::from_le_bytes([opened.body[0], opened.body[1]]))).unwrap();
+        let mut peer = TcpStream::connect(("127.0.0.1", u16::from_le_bytes([opened.body[0], opened.body[1]]))).unwrap();
         let id = u32_at(&client.next_of(500).body, 0);
         // Both ways, half-closed in between, more than a window.
         let echo = std::thread::spawn(move || {

@@ -128,7 +128,7 @@ fn malformed_frames_end_the_runner_with_a_reason() {
     let cases: [Case; 8] = [
         ("at most", |client| client.raw(&[0xFF; 9])),
         ("unknown frame", |client| client.send(0x55, 1, &[])),
-        ("unknown frame", |client| client.send(1, 0, &[3, 0])),
+        ("unknown frame", |client| client.send(1, 0, &[4, 0])),
         ("too short", |client| client.send(2, 90, &[1, 2, 3])),
         ("longer than", |client| {
             let mut body = client.spec(&["true"]).encode();

@@ -21,7 +21,6 @@ mod connections;
 mod ends;
 mod escapes;
 mod limits;
-mod wrapper;
 
 use std::fs;
 use std::io::{Read, Write};
