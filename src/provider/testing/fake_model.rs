@@ -10,7 +10,7 @@ use ghost_domain::transcript::{Block, Role, TokenUsage};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-use super::plan::provider_plan;
+use super::provider_plan;
 use crate::error::{ErrorKind, ProviderError};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
 use crate::providers::Providers;

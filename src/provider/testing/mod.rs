@@ -5,13 +5,13 @@
 
 mod fake_model;
 mod fake_openai;
-mod plan;
 mod server;
 mod strict;
-mod wrong_replies;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use ghost_config::plan::{ProviderKind, ProviderPlan};
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{AgentId, TurnId};
 
@@ -19,10 +19,8 @@ use crate::model::ModelRequest;
 
 pub use fake_model::{FakeModel, Reply, block, call, calls, fail, results, say};
 pub use fake_openai::{FakeAnswer, FakeCall, FakeOpenAi};
-pub use plan::provider_plan;
 pub use server::{FakeEnd, FakeReply, FakeRequest, FakeServer};
 pub use strict::{Asked, StrictServer, Wire};
-pub use wrong_replies::{OWN, wrong_replies};
 
 /// A request of one user message by the agent `tester`.
 #[must_use]
@@ -50,4 +48,58 @@ fn tester() -> AgentId {
     // The literal is a valid id; every test that uses this proves it.
     #[allow(clippy::expect_used)]
     "tester".parse().expect("a valid agent id")
+}
+
+/// A plan of `kind` with short pauses, four parallel calls and three attempts.
+#[must_use]
+pub fn provider_plan(kind: ProviderKind, base_url: Option<String>) -> ProviderPlan {
+    ProviderPlan {
+        kind,
+        base_url,
+        api_key_env: None,
+        concurrency: 4,
+        attempts: 3,
+        retry_base: Duration::from_millis(10),
+        retry_cap: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(60),
+        dir: None,
+        headers: Default::default(),
+        query: Default::default(),
+        extra_body: Default::default(),
+        api: None,
+    }
+}
+
+const PAGE: &str = "<html><body><h1>We will be back soon</h1></body></html>";
+
+const LOGIN: &str =
+    "<!doctype html><form action=/login>Your session has expired. Sign in to continue to the model.</form>";
+
+const CHAT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\n\
+                    data: [DONE]\n\n";
+
+const ANTHROPIC: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"usage\":\
+                         {\"input_tokens\":9}}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
+
+/// The name of the one reply that is the provider's own: a refusal in its shape.
+pub const OWN: &str = "its own refusal";
+
+/// Replies with `status` that are no answer in the protocol `wire`, by name: what a gateway, a login page or a wrong address
+/// answers, and how a provider itself refuses.
+#[must_use]
+pub fn wrong_replies(status: u16, wire: Wire) -> Vec<(&'static str, FakeReply)> {
+    let other = if wire == Wire::Anthropic { CHAT } else { ANTHROPIC };
+    let own = "{\"error\":{\"type\":\"invalid_request_error\",\"message\":\"no\"}}";
+    let reply = |kind, body: &'static str| FakeReply::new(status, kind, body);
+    vec![
+        ("a page", reply("text/html", PAGE)),
+        ("a page as a stream", reply("text/event-stream", PAGE)),
+        ("a page as JSON", reply("application/json", PAGE)),
+        ("nothing", reply("text/event-stream", "")),
+        ("a cut body", reply("application/json", "{\"err").ending(FakeEnd::Cut)),
+        ("another protocol", reply("text/event-stream", other)),
+        ("a login page", reply("text/html; charset=utf-8", LOGIN)),
+        ("JSON without the fields", reply("application/json", "{\"status\":\"ok\"}")),
+        (OWN, reply("application/json", own)),
+    ]
 }
