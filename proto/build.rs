@@ -1,11 +1,13 @@
 //! Compiles the wire contract with protox, so the build needs no `protoc`. Writes the descriptors
-//! for gRPC reflection, and makes the messages that clients get serializable as JSON.
+//! for gRPC reflection, makes the messages that clients get serializable as JSON, and writes the table of HTTP routes.
 
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use protox::prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
+use protox::prost_reflect::{
+    DescriptorPool, DynamicMessage, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor, MethodDescriptor, Value,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut files = Vec::new();
@@ -53,6 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     std::fs::write(out_dir.join("changes.rs"), changes)?;
+    std::fs::write(out_dir.join("routes.rs"), routes(&compiler.descriptor_pool())?)?;
 
     println!("cargo:rerun-if-changed=ghost/v1");
     println!("cargo:rerun-if-changed=build.rs");
@@ -113,4 +116,134 @@ fn json_attribute(message: &str, field: &FieldDescriptor) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The table of the routes that the options of the methods declare, by path and verb.
+fn routes(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
+    let mut rows = Vec::new();
+    for service in pool.services() {
+        for method in service.methods() {
+            let options = extension(pool, &method.options(), "ghost.v1.http")?;
+            for (order, verb) in ["Get", "Post", "Patch"].into_iter().enumerate() {
+                let name = verb.to_ascii_lowercase();
+                if options.has_field_by_name(&name) {
+                    let path = text(&options, &name);
+                    let about = Some(text(&options, "about")).filter(|about| !about.is_empty());
+                    let about = about.unwrap_or_else(|| comment(&method.parent_file(), method.path()));
+                    let row = route(pool, &method, verb, &path, &about)?;
+                    rows.push((path, order, row));
+                }
+            }
+        }
+    }
+    rows.sort();
+    let rows: String = rows.into_iter().map(|(_, _, row)| row).collect();
+    Ok(format!("/// All routes, by path and verb.\npub const ROUTES: &[Route] = &[\n{rows}];\n"))
+}
+
+/// The row of a route: `Route {…},`.
+fn route(
+    pool: &DescriptorPool,
+    method: &MethodDescriptor,
+    verb: &str,
+    path: &str,
+    about: &str,
+) -> Result<String, Box<dyn Error>> {
+    let wrong = |what: &str| Err(format!("{} at {path}: {what}", method.full_name()).into());
+    if method.is_server_streaming() {
+        return wrong("a stream has no route");
+    }
+    let mut fields: Vec<FieldDescriptor> = method.input().fields().collect();
+    // In the order of the file, as `path` counts them.
+    fields.sort_by_key(|field| field.path().last().copied());
+    let mut in_path: Vec<&str> = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+    let mut rows = String::new();
+    for field in fields {
+        let options = extension(pool, &field.options(), "ghost.v1.param")?;
+        if options.get_field_by_name("hidden").is_some_and(|hidden| hidden.as_bool() == Some(true)) {
+            continue;
+        }
+        let named = Some(text(&options, "name")).filter(|name| !name.is_empty());
+        let mut name = named.unwrap_or_else(|| field.name().to_owned());
+        let place = match () {
+            () if field.name() == "request_id" => "Key",
+            () if in_path.contains(&name.as_str()) => "Path",
+            () if verb == "Get" => "Query",
+            () => "Body",
+        };
+        in_path.retain(|part| *part != name);
+        if place == "Body" {
+            name = name.trim_end_matches("_json").to_owned();
+        }
+        let Some(kind) = route_kind(&field, place) else { return wrong(&format!("{name} has no form")) };
+        let required = options.get_field_by_name("required").is_some_and(|required| required.as_bool() == Some(true));
+        let about = match (text(&options, "about"), place) {
+            (_, "Path" | "Body" | "Key") => String::new(),
+            (about, _) if !about.is_empty() => about,
+            _ if field.name() == "limit" => "Maximum number of rows, 1 to 500; 100 by default.".to_owned(),
+            _ if field.name() == "cursor" => "The `next_cursor` of the previous page.".to_owned(),
+            _ => comment(&method.input().parent_file(), field.path()),
+        };
+        writeln!(
+            rows,
+            "Field {{ name: {name:?}, field: {:?}, number: {}, place: Place::{place}, kind: Kind::{kind}, \
+             required: {required}, about: {about:?} }},",
+            field.name(),
+            field.number()
+        )?;
+    }
+    if let Some(name) = in_path.first() {
+        return wrong(&format!("no field is called {name}"));
+    }
+    Ok(format!(
+        "Route {{ method: \"/{}/{}\", verb: Verb::{verb}, path: {path:?}, about: {about:?}, request: {:?}, answer: {:?}, \
+         fields: &[\n{rows}] }},\n",
+        method.parent_service().full_name(),
+        method.name(),
+        method.input().name(),
+        method.output().name()
+    ))
+}
+
+/// The variant of `http::Kind` for a field. `None` if no request over HTTP can have such a field.
+fn route_kind(field: &FieldDescriptor, place: &str) -> Option<String> {
+    let number = |least: i64, most: i64| format!("Number({least}, {most})");
+    Some(match field.kind() {
+        Kind::String if field.is_list() => "Texts".to_owned(),
+        Kind::String if field.name().ends_with("_json") => "Object".to_owned(),
+        Kind::String => "Text".to_owned(),
+        _ if field.is_list() => return None,
+        Kind::Bool => "Flag".to_owned(),
+        Kind::Int64 if place == "Query" && field.name().ends_with("_at_ms") => "Since".to_owned(),
+        Kind::Int32 => number(i32::MIN.into(), i32::MAX.into()),
+        Kind::Int64 => number(i64::MIN, i64::MAX),
+        Kind::Uint32 => number(0, u32::MAX.into()),
+        Kind::Uint64 => number(0, i64::MAX),
+        Kind::Message(texts) => {
+            let only = texts.get_field(1).filter(|only| only.is_list() && texts.fields().len() == 1)?;
+            (only.kind() == Kind::String).then(|| "OptionalTexts".to_owned())?
+        }
+        _ => return None,
+    })
+}
+
+/// An option of ours, empty if it is not set.
+fn extension(pool: &DescriptorPool, options: &DynamicMessage, name: &str) -> Result<DynamicMessage, Box<dyn Error>> {
+    let extension = pool.get_extension_by_name(name).ok_or_else(|| format!("there is no option {name}"))?;
+    match options.get_extension(&extension).into_owned() {
+        Value::Message(message) => Ok(message),
+        other => Err(format!("the option {name} is {other}"))?,
+    }
+}
+
+fn text(message: &DynamicMessage, field: &str) -> String {
+    message.get_field_by_name(field).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// The comment on an element, on one line.
+fn comment(file: &FileDescriptor, path: &[i32]) -> String {
+    let locations = file.file_descriptor_proto().source_code_info.iter().flat_map(|info| &info.location);
+    let found =
+        locations.into_iter().find(|location| location.path == path).map(|location| location.leading_comments());
+    found.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }

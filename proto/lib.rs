@@ -4,6 +4,7 @@
 //! This crate must never contain a rule or a default. `ghost-control` converts these messages to
 //! domain values.
 
+pub mod http;
 pub mod json;
 pub mod names;
 

@@ -11,15 +11,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf as _, BufMut as _, Bytes};
-use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, StreamExt as _};
 use ghost_domain::{Code, Party, Refusal, RequestKey};
 use ghost_operations::{Tx, requests};
-use ghost_proto::Change;
-use prost::Message;
+use ghost_proto::{Change, json};
+use prost::{DecodeError, Message};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio_stream::Stream;
 use tonic::body::Body;
@@ -139,19 +140,17 @@ impl Deref for Mutation {
 
 /// A request of an authenticated caller, before its message is read.
 struct Call {
-    control: Control,
-    by: Party,
-    peer: Option<Peer>,
+    caller: Query,
     message: Bytes,
 }
 
-type Unary = dyn Fn(Call) -> BoxFuture<'static, Result<Bytes, Status>> + Send + Sync;
+type Unary = dyn Fn(Call) -> Result<BoxFuture<'static, Result<Bytes>>, DecodeError> + Send + Sync;
 type Answers = BoxStream<'static, Result<Bytes, Status>>;
-type Streaming = dyn Fn(Call) -> BoxFuture<'static, Result<Answers, Status>> + Send + Sync;
+type Streaming = dyn Fn(Call) -> Result<BoxFuture<'static, Result<Answers>>, DecodeError> + Send + Sync;
 
 #[derive(Clone)]
 enum Method {
-    Unary(Arc<Unary>),
+    Unary { run: Arc<Unary>, json: fn(Bytes) -> Result<Value, DecodeError> },
     Streaming(Arc<Streaming>),
 }
 
@@ -165,14 +164,6 @@ pub(crate) struct Methods {
 pub(crate) struct Service<'m> {
     methods: &'m mut Methods,
     name: &'static str,
-}
-
-fn decoded<R: Message + Default>(message: Bytes) -> Result<R, Status> {
-    R::decode(message).map_err(|error| Status::internal(error.to_string()))
-}
-
-fn encoded<A: Message>(answer: Result<A>) -> Result<Bytes, Status> {
-    answer.map(|answer| answer.encode_to_vec().into()).map_err(to_status)
 }
 
 impl Methods {
@@ -192,12 +183,25 @@ impl Methods {
         self.by_path.keys().map(String::as_str)
     }
 
-    /// The answer of a method to the operator `tester`.
-    #[cfg(test)]
-    pub(crate) async fn answer(&self, control: &Control, path: &str, message: Bytes) -> Result<Bytes, Status> {
-        let Some(Method::Unary(unary)) = self.by_path.get(path) else { panic!("{path}") };
-        unary(Call { control: control.clone(), by: Party::Operator("tester".into()), peer: None, message }).await
+    /// The encoded answer of a method to a caller that does not speak gRPC.
+    pub(crate) async fn answer(&self, path: &str, caller: Query, message: Bytes) -> Result<Bytes> {
+        let Some(Method::Unary { run, .. }) = self.by_path.get(path) else { return Err(no_method(path)) };
+        run(Call { caller, message }).map_err(malformed)?.await
     }
+
+    /// An encoded answer of a method as JSON.
+    pub(crate) fn json(&self, path: &str, answer: Bytes) -> Result<Value> {
+        let Some(Method::Unary { json, .. }) = self.by_path.get(path) else { return Err(no_method(path)) };
+        json(answer).map_err(malformed)
+    }
+}
+
+fn no_method(path: &str) -> Refusal {
+    Refusal::new(Code::Internal, format!("there is no method {path}"))
+}
+
+fn malformed(error: DecodeError) -> Refusal {
+    Refusal::new(Code::Internal, error.to_string())
 }
 
 impl Service<'_> {
@@ -210,32 +214,29 @@ impl Service<'_> {
     pub(crate) fn query<R, A, H, F>(self, method: &'static str, handler: H) -> Self
     where
         R: Message + Default + 'static,
-        A: Message + 'static,
-        H: Fn(Query, R) -> F + Copy + Send + Sync + 'static,
+        A: Message + Default + Serialize + 'static,
+        H: Fn(Query, R) -> F + Send + Sync + 'static,
         F: Future<Output = Result<A>> + Send + 'static,
     {
-        let unary = move |Call { control, by, peer, message }: Call| -> BoxFuture<'static, _> {
-            Box::pin(async move { encoded(handler(Query { control, by, peer }, decoded(message)?).await) })
+        let run = move |Call { caller, message }: Call| -> Result<BoxFuture<'static, _>, _> {
+            let answer = handler(caller, R::decode(message)?);
+            Ok(answer.map(|answer| Ok(answer?.encode_to_vec().into())).boxed())
         };
-        self.add(method, Method::Unary(Arc::new(unary)))
+        self.add(method, Method::Unary { run: Arc::new(run), json: |answer| Ok(json::value(&A::decode(answer)?)) })
     }
 
     /// Adds a method that changes something.
     pub(crate) fn mutation<R, A, H, F>(self, method: &'static str, handler: H) -> Self
     where
         R: Change + Default + 'static,
-        A: Message + 'static,
+        A: Message + Default + Serialize + 'static,
         H: Fn(Mutation, R) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<A>> + Send + 'static,
     {
-        let unary = move |Call { control, by, message, .. }: Call| -> BoxFuture<'static, _> {
-            Box::pin(async move {
-                let request: R = decoded(message)?;
-                let cx = Mutation::new(&control, by, &request).map_err(to_status)?;
-                encoded(handler(cx, request).await)
-            })
-        };
-        self.add(method, Method::Unary(Arc::new(unary)))
+        self.query(method, move |caller: Query, request: R| async move {
+            let cx = Mutation::new(&caller.control, caller.by, &request)?;
+            handler(cx, request).await
+        })
     }
 
     /// Adds a method that answers with a stream.
@@ -247,11 +248,10 @@ impl Service<'_> {
         H: Fn(Query, R) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<S>> + Send + 'static,
     {
-        let streaming = move |Call { control, by, peer, message }: Call| -> BoxFuture<'static, _> {
-            Box::pin(async move {
-                let items = handler(Query { control, by, peer }, decoded(message)?).await.map_err(to_status)?;
-                Ok(items.map(|item| item.map(|item| item.encode_to_vec().into())).boxed())
-            })
+        let streaming = move |Call { caller, message }: Call| -> Result<BoxFuture<'static, _>, _> {
+            let items = handler(caller, R::decode(message)?);
+            let encoded = |item: Result<A, Status>| item.map(|item| item.encode_to_vec().into());
+            Ok(items.map(move |items| Ok(items?.map(encoded).boxed())).boxed())
         };
         self.add(method, Method::Streaming(Arc::new(streaming)))
     }
@@ -270,7 +270,14 @@ fn call(control: Control, request: Request<Bytes>) -> Result<Call, Status> {
     let Some(Principal(name)) = extensions.get::<Principal>() else {
         return Err(Status::unauthenticated("the request has no principal"));
     };
-    Ok(Call { control, by: Party::Operator(name.clone()), peer: extensions.get::<Peer>().cloned(), message })
+    let peer = extensions.get::<Peer>().cloned();
+    Ok(Call { caller: Query { control, by: Party::Operator(name.clone()), peer }, message })
+}
+
+/// What a method gives for a call, with its refusal as a status.
+async fn given<T>(answer: Result<BoxFuture<'static, Result<T>>, DecodeError>) -> Result<Response<T>, Status> {
+    let answer = answer.map_err(|error| Status::internal(error.to_string()))?;
+    answer.await.map(Response::new).map_err(to_status)
 }
 
 impl tower::Service<axum::http::Request<Body>> for Dispatcher {
@@ -293,17 +300,19 @@ impl tower::Service<axum::http::Request<Body>> for Dispatcher {
                 .apply_max_message_size_config(Some(REQUEST_MAX), None);
             Ok(match method {
                 None => Status::unimplemented("").into_http(),
-                Some(Method::Unary(unary)) => {
+                Some(Method::Unary { run, .. }) => {
                     let answer = tower::service_fn(|request| {
-                        let (unary, call) = (Arc::clone(&unary), call(control.clone(), request));
-                        async move { unary(call?).await.map(Response::new) }
+                        let call = call(control.clone(), request);
+                        let answer = call.map(&*run);
+                        async move { given(answer?).await }
                     });
                     grpc.unary(answer, request).await
                 }
-                Some(Method::Streaming(streaming)) => {
+                Some(Method::Streaming(run)) => {
                     let answer = tower::service_fn(|request| {
-                        let (streaming, call) = (Arc::clone(&streaming), call(control.clone(), request));
-                        async move { streaming(call?).await.map(Response::new) }
+                        let call = call(control.clone(), request);
+                        let answer = call.map(&*run);
+                        async move { given(answer?).await }
                     });
                     grpc.server_streaming(answer, request).await
                 }

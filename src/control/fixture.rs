@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::control::Control;
 use crate::dispatch::Query;
+use crate::refusal::to_status;
 use crate::services::methods;
 
 /// A world with two agents, `ada` and `ben`.
@@ -111,8 +112,8 @@ impl TestControl {
     /// The answer of a method, such as `World/Status`.
     pub(crate) async fn call<A: Message + Default>(&self, method: &str, request: impl Message) -> Result<A, Status> {
         let path = format!("/ghost.v1.{method}");
-        let answer = methods().answer(&self.control, &path, request.encode_to_vec().into()).await?;
-        Ok(A::decode(answer).unwrap())
+        let answer = methods().answer(&path, self.query(), request.encode_to_vec().into()).await;
+        Ok(A::decode(answer.map_err(to_status)?).unwrap())
     }
 
     /// Writes an event about `agent` in `channel`.

@@ -15,19 +15,16 @@ mod hooks;
 mod metrics;
 mod openapi;
 mod params;
-mod reads;
 mod rest;
-mod route;
 mod routes;
 mod session;
-mod shapes;
 #[cfg(test)]
 mod tests;
 mod tickets;
-mod writes;
+mod transcode;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
@@ -38,11 +35,11 @@ use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
 
 use self::failed::{Failed, body};
-use self::rest::{Description, Rest};
-use self::route::Access;
-use self::routes::ROUTES;
+use self::rest::Rest;
+use self::routes::{Access, ROUTES};
 use self::tickets::Tickets;
 use crate::control::Control;
+use crate::services;
 
 /// Largest request body in bytes: more than the largest message.
 const BODY_MAX: usize = 4 * 1024 * 1024;
@@ -51,16 +48,17 @@ const BODY_MAX: usize = 4 * 1024 * 1024;
 pub fn router(control: Control, token: Option<Arc<str>>, (bound, has_tls): (SocketAddr, bool)) -> Router {
     let rest = Arc::new(Rest {
         control,
+        methods: services::methods(),
         token,
         bound,
         has_tls,
         tickets: Tickets::with_lifetime(tickets::LIFETIME),
         sessions: Tickets::with_lifetime(session::LIFETIME),
-        description: Description::new(|| openapi::document(ROUTES).to_string()),
+        description: OnceLock::new(),
     });
     let routes_with = |access: Access| {
         let routes = ROUTES.iter().filter(move |route| route.access == access);
-        routes.fold(Router::new(), |router, route| router.route(route.path, (route.serve)()))
+        routes.fold(Router::new(), |router, route| router.route(route.path, route.serve()))
     };
     let with_bearer = routes_with(Access::Bearer).route_layer(from_fn_with_state(Arc::clone(&rest), guard::bearer));
     let with_token = routes_with(Access::Token).route_layer(from_fn_with_state(Arc::clone(&rest), guard::token));
@@ -79,7 +77,7 @@ pub fn router(control: Control, token: Option<Arc<str>>, (bound, has_tls): (Sock
         .layer(from_fn_with_state(Arc::clone(&rest), guard::host));
     // The sender signs these requests, so neither host nor token is checked.
     signed
-        .fold(router, |router, route| router.route(route.path, (route.serve)().fallback(hooks::method_not_allowed)))
+        .fold(router, |router, route| router.route(route.path, route.serve().fallback(hooks::method_not_allowed)))
         .layer(from_fn(as_people))
         .with_state(rest)
 }

@@ -18,12 +18,13 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, Stream as Flow, StreamExt};
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::{Code, Limits, Refusal};
+use ghost_proto::http::{Field, Kind};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite;
 
 use super::admission::{self, Admitted, TICKET};
 use super::failed::{Failed, body, http_status, with_parameter_names};
-use super::params::Params;
+use super::params::{Params, query};
 use super::rest::{Rest, Shared};
 use crate::convert::input::bad;
 use crate::streams::{self, DrainTimeout, EndReason, Ended, Item, Start, Stream, StreamRequest};
@@ -35,6 +36,22 @@ const REASON_MAX: usize = 123;
 /// Items that a WebSocket takes from the queue at once.
 const AT_ONCE: usize = 64;
 
+/// The parameters of a stream.
+pub(super) const FIELDS: &[Field] = &[
+    query("agent", Kind::Text, "Only events about this agent."),
+    query("channel", Kind::Text, "Only events about this chat channel."),
+    query("after", Kind::Text, "A sequence number to resume after, or `oldest` or `now`."),
+    query(
+        "last_event_id",
+        Kind::Number(0, i64::MAX),
+        "The `id` of the last event that you have seen; replaces `after`.",
+    ),
+    query("ephemeral", Kind::Flag, "Include model deltas and tool progress, which are never stored."),
+    query("unnamed", Kind::Flag, "Events without a name, for EventSource.onmessage."),
+    query(TICKET, Kind::Text, "A ticket in place of the token."),
+    query("kind", Kind::Texts, "Only these kinds, or families such as `turn.*`."),
+];
+
 /// The drain timeout of a new stream.
 fn drain_timeout(rest: &Rest) -> DrainTimeout {
     let ctx = rest.control.world.ctx();
@@ -42,8 +59,7 @@ fn drain_timeout(rest: &Rest) -> DrainTimeout {
 }
 
 fn request(uri: &Uri, headers: &HeaderMap) -> Result<(StreamRequest, Naming), Refusal> {
-    let params =
-        Params::read(uri, &["agent", "channel", "after", "last_event_id", "ephemeral", "unnamed", TICKET], &["kind"])?;
+    let params = Params::read(uri, FIELDS)?;
     // A browser that reconnects repeats the original URL, and sends its position in this header. A WebSocket cannot send
     // the header.
     let header = headers.get("last-event-id").map(|value| ("Last-Event-ID", value.to_str().unwrap_or("?")));
@@ -64,8 +80,8 @@ fn request(uri: &Uri, headers: &HeaderMap) -> Result<(StreamRequest, Naming), Re
     let naming = if params.flag("unnamed")? { Naming::None } else { Naming::Kind };
     let request = StreamRequest {
         kinds: params.all("kind"),
-        agent_id: params.text("agent"),
-        channel: params.text("channel"),
+        agent_id: params.get("agent").map(str::to_owned),
+        channel: params.get("channel").map(str::to_owned),
         start,
         follow: true,
         ephemeral: params.flag("ephemeral")?,

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use ghost_domain::{Code, Refusal};
+use ghost_proto::http::{Place, ROUTES};
 use ghost_proto::names::renamed;
 use serde_json::{Value, json};
 
@@ -24,17 +25,13 @@ impl IntoResponse for Failed {
 
 /// Text with the wire names of fields replaced by the names of query parameters.
 pub(super) fn with_parameter_names(text: &str) -> String {
-    renamed(text, |word| {
-        let name = match word {
-            "after_seq" => "after",
-            "agent_id" => "agent",
-            "before_seq" => "before",
-            "kinds" => "kind",
-            "since_at_ms" => "since",
-            "turn_id" => "turn",
-            _ => return None,
-        };
-        Some(name.to_owned())
+    renamed(text, |word| match word {
+        // The event streams are no methods over HTTP.
+        "kinds" => Some("kind".to_owned()),
+        _ => {
+            let mut fields = ROUTES.iter().flat_map(|route| route.fields_in(Place::Query));
+            fields.find(|field| field.field == word && field.name != word).map(|field| field.name.to_owned())
+        }
     })
 }
 

@@ -4,23 +4,32 @@
 //! The document must never describe a route that is not served, or differ from the comments of the
 //! gRPC contract.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use ghost_proto::FILE_DESCRIPTOR_SET;
+use ghost_proto::http::{self, Field, Kind, Place};
+use prost::Message as _;
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{FieldDescriptorProto, FileDescriptorSet};
 use serde_json::{Map, Value, json};
 
 use super::rest::Shared;
-use super::route::{Access, Answer, Param, ParamType, Route};
-use super::shapes::Shapes;
+use super::routes::{Access, Answer, ROUTES, Route};
+use super::transcode::{Given, encode_bytes, shaped};
+use crate::dispatch::Methods;
 
 /// `GET /api/openapi.json`
 pub(super) async fn serve(State(rest): Shared) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], rest.description.text().to_owned()).into_response()
+    let description = rest.description.get_or_init(|| document(&ROUTES, &rest.methods).to_string());
+    ([(header::CONTENT_TYPE, "application/json")], description.clone()).into_response()
 }
 
 /// The whole document.
-pub(super) fn document(routes: &[Route]) -> Value {
-    let shapes = Shapes::read();
+fn document(routes: &[Route], methods: &Methods) -> Value {
+    let shapes = Shapes::read(methods);
     let mut paths: Map<String, Value> = Map::new();
     for route in routes {
         let of_path = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -66,7 +75,7 @@ fn operation(route: &Route, shapes: &Shapes) -> Value {
     let mut parameters: Vec<Value> = names_in(route.path)
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
         .collect();
-    parameters.extend(route.params.iter().map(parameter));
+    parameters.extend(route.fields.iter().filter(|field| field.place == Place::Query).map(parameter));
     let answers = json!({
         "200": { "description": route.about, "content": content(route.answer, shapes) },
         "default": {
@@ -80,13 +89,16 @@ fn operation(route: &Route, shapes: &Shapes) -> Value {
         "security": security(route.access),
         "responses": answers,
     });
-    if let Some(body) = route.body {
+    if route.fields.iter().any(|field| field.place == Place::Key) {
         parameters.push(json!({
             "name": "Idempotency-Key", "in": "header", "required": true,
             "description": "The `request_id`. A repetition with the same body gets the same answer and has no second effect.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 128 },
         }));
-        let schema = shapes.body(body.message, body.fields);
+        let schema = match route.answer {
+            Answer::Method(method) => shapes.body(method),
+            Answer::Text(_) | Answer::Json(_) => json!({ "type": "object" }),
+        };
         operation["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": schema } } });
     }
     operation["parameters"] = parameters.into();
@@ -119,14 +131,14 @@ fn security(access: Access) -> Value {
     }
 }
 
-fn parameter(param: &Param) -> Value {
-    let schema = match param.kind {
-        ParamType::Text => json!({ "type": "string" }),
-        ParamType::Number => json!({ "type": "integer" }),
-        ParamType::Flag => json!({ "type": "boolean" }),
-        ParamType::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+fn parameter(field: &Field) -> Value {
+    let schema = match field.kind {
+        Kind::Text | Kind::Since | Kind::Object => json!({ "type": "string" }),
+        Kind::Number(..) => json!({ "type": "integer" }),
+        Kind::Flag => json!({ "type": "boolean" }),
+        Kind::Texts | Kind::OptionalTexts => json!({ "type": "array", "items": { "type": "string" } }),
     };
-    json!({ "name": param.name, "in": "query", "description": param.about, "schema": schema })
+    json!({ "name": field.name, "in": "query", "description": field.about, "schema": schema })
 }
 
 fn content(answer: Answer, shapes: &Shapes) -> Value {
@@ -134,19 +146,186 @@ fn content(answer: Answer, shapes: &Shapes) -> Value {
     match answer {
         Answer::Text(kind) => json!({ kind: { "schema": { "type": "string" } } }),
         Answer::Json(about) => json_of(json!({ "description": about })),
-        Answer::One(record) => json_of(shapes.record(record)),
-        Answer::Page { name, record, truncated } => {
-            let mut properties = json!({
-                name: { "type": "array", "items": shapes.record(record) },
-                "next_cursor": {
-                    "type": ["string", "null"], "description": "Cursor of the next page; null on the last page.",
-                },
-            });
-            if truncated {
-                let about = "Always false: the pages continue to the end of the list.";
-                properties["truncated"] = json!({ "type": "boolean", "description": about });
+        Answer::Method(route) => json_of(shapes.answer(route)),
+    }
+}
+
+/// Field numbers of messages in a file, and of fields in a message, as `descriptor.proto` defines them.
+const MESSAGES: i32 = 4;
+const FIELDS: i32 = 2;
+
+/// One message of the contract: its comment, and its fields with their comments.
+#[derive(Default)]
+struct Shape {
+    comment: String,
+    fields: Vec<(FieldDescriptorProto, String)>,
+}
+
+/// JSON schemas of bodies and records, from the types and comments of the proto descriptors.
+struct Shapes<'m> {
+    by_message: BTreeMap<String, Shape>,
+    methods: &'m Methods,
+}
+
+impl<'m> Shapes<'m> {
+    /// Reads the descriptors. A test checks that they can be decoded.
+    fn read(methods: &'m Methods) -> Self {
+        let set = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap_or_default();
+        let mut by_message = BTreeMap::new();
+        for file in set.file {
+            let info = file.source_code_info.unwrap_or_default();
+            let comments: BTreeMap<Vec<i32>, String> = info
+                .location
+                .into_iter()
+                .filter_map(|location| {
+                    Some((location.path, location.leading_comments.filter(|comments| !comments.is_empty())?))
+                })
+                .collect();
+            let comment = |path: &[i32]| {
+                comments
+                    .get(path)
+                    .map(|comments| comments.split_whitespace().collect::<Vec<_>>().join(" "))
+                    .unwrap_or_default()
+            };
+            for (at, message) in (0_i32..).zip(file.message_type) {
+                let name = message.name().to_owned();
+                let fields = (0_i32..).zip(message.field);
+                let fields =
+                    fields.map(|(field_at, field)| (field, comment(&[MESSAGES, at, FIELDS, field_at]))).collect();
+                by_message.insert(name, Shape { comment: comment(&[MESSAGES, at]), fields });
             }
-            json_of(json!({ "type": "object", "required": [name, "next_cursor"], "properties": properties }))
+        }
+        Self { by_message, methods }
+    }
+
+    fn of(&self, message: &str) -> &[(FieldDescriptorProto, String)] {
+        self.by_message.get(message).map(|shape| shape.fields.as_slice()).unwrap_or_default()
+    }
+
+    /// The schema of the body of a method.
+    fn body(&self, route: &http::Route) -> Value {
+        let mut properties = Map::new();
+        for (descriptor, comment) in self.of(route.request) {
+            let in_body = |field: &&Field| field.place == Place::Body && field.field == descriptor.name();
+            if let Some(field) = route.fields.iter().find(in_body) {
+                let schema = match field.kind {
+                    // What the contract has as JSON text is an object here.
+                    Kind::Object => json!({ "type": "object" }),
+                    _ => schema_of(descriptor),
+                };
+                properties.insert(field.name.to_owned(), with_description(schema, comment));
+            }
+        }
+        json!({ "type": "object", "properties": properties, "additionalProperties": false })
+    }
+
+    /// The schema of the answer of a method: a page of records, or one record.
+    fn answer(&self, route: &http::Route) -> Value {
+        // The answer with every message that it may have: a record may flatten them.
+        let mut example = Vec::new();
+        for (field, _) in self.of(route.answer) {
+            if field.r#type() == Type::Message {
+                encode_bytes(field.number().unsigned_abs(), &[], &mut example);
+            }
+        }
+        let example = self.methods.json(route.method, example.into()).unwrap_or_default();
+        let example = shaped(route, &Given::default(), example);
+        let is_list = |field: &&(FieldDescriptorProto, String)| field.0.label() == Label::Repeated;
+        let row =
+            self.of(route.answer).iter().find(is_list).and_then(|(field, _)| field.type_name().rsplit('.').next());
+        let rows = example.as_object().and_then(|fields| fields.iter().find(|(_, value)| value.is_array()));
+        let (Some(row), Some((name, rows)), Some(_)) = (row, rows, example.get("next_cursor")) else {
+            return self.record(route.answer, &example);
+        };
+        let mut properties = json!({
+            name: { "type": "array", "items": self.record(row, &rows[0]) },
+            "next_cursor": {
+                "type": ["string", "null"], "description": "Cursor of the next page; null on the last page.",
+            },
+        });
+        if example.get("truncated").is_some() {
+            let about = "Always false: the pages continue to the end of the list.";
+            properties["truncated"] = json!({ "type": "boolean", "description": about });
+        }
+        json!({ "type": "object", "required": [name, "next_cursor"], "properties": properties })
+    }
+
+    /// The schema of a record: its keys, with the contract's comments on the fields behind them.
+    fn record(&self, message: &str, example: &Value) -> Value {
+        let mut properties = Map::new();
+        for (key, value) in example.as_object().into_iter().flatten() {
+            properties.insert(key.clone(), self.key(message, key, value));
+        }
+        let comment = self.by_message.get(message).map(|shape| shape.comment.as_str()).unwrap_or_default();
+        json!({ "type": "object", "description": comment, "properties": properties })
+    }
+
+    fn key(&self, message: &str, key: &str, example: &Value) -> Value {
+        for (field, comment) in self.fields_and_nested(message) {
+            let name = field.name();
+            if name == key {
+                return with_description(schema_of(field), comment);
+            }
+            if name.strip_suffix("_ms") == Some(key) {
+                let schema = json!({ "type": nullable("string", field), "format": "date-time" });
+                // The contract has milliseconds where the record has an RFC 3339 time.
+                return with_description(schema, &comment.replace(", in milliseconds since the Unix epoch", ""));
+            }
+            if name.strip_suffix("_json") == Some(key) {
+                return with_description(json!({}), comment);
+            }
+            if name.strip_suffix("_micros").is_some_and(|stem| key.strip_suffix("_usd") == Some(stem)) {
+                return json!({ "type": nullable("number", field), "description": "In US dollars." });
+            }
+        }
+        match example {
+            Value::Bool(_) => json!({ "type": "boolean" }),
+            Value::Number(_) => json!({ "type": "number" }),
+            Value::String(_) => json!({ "type": "string" }),
+            Value::Array(_) => json!({ "type": "array" }),
+            Value::Null | Value::Object(_) => json!({}),
         }
     }
+
+    /// The fields of a message, then those of the messages in it, because a record may flatten them.
+    fn fields_and_nested<'s>(&'s self, message: &str) -> impl Iterator<Item = &'s (FieldDescriptorProto, String)> {
+        let own = self.of(message);
+        let is_single_message = |field: &&(FieldDescriptorProto, String)| {
+            field.0.r#type() == Type::Message && field.0.label() != Label::Repeated
+        };
+        let inner = own.iter().filter(is_single_message).filter_map(|(field, _)| field.type_name().rsplit('.').next());
+        own.iter().chain(inner.flat_map(|message| self.of(message)))
+    }
+}
+
+/// The JSON type of a field. An optional field may be null.
+fn schema_of(field: &FieldDescriptorProto) -> Value {
+    // A list that may be absent as well as empty.
+    if field.type_name().ends_with(".TaskIds") {
+        return json!({ "type": ["array", "null"], "items": { "type": "string" } });
+    }
+    let name = match field.r#type() {
+        Type::String | Type::Bytes | Type::Enum => "string",
+        Type::Bool => "boolean",
+        Type::Double | Type::Float => "number",
+        Type::Message | Type::Group => "object",
+        _ => "integer",
+    };
+    match field.label() {
+        Label::Repeated => json!({ "type": "array", "items": { "type": name } }),
+        _ => json!({ "type": nullable(name, field) }),
+    }
+}
+
+fn nullable(name: &str, field: &FieldDescriptorProto) -> Value {
+    if field.proto3_optional() { json!([name, "null"]) } else { json!(name) }
+}
+
+fn with_description(mut schema: Value, comment: &str) -> Value {
+    if let Value::Object(schema) = &mut schema
+        && !comment.is_empty()
+    {
+        schema.insert("description".into(), comment.into());
+    }
+    schema
 }

@@ -2,12 +2,12 @@
 //! OpenAPI document.
 
 use axum::http::{StatusCode, header};
+use ghost_proto::http::{Field, Kind, Place, Verb};
 use serde_json::{Value, json};
 
 use super::asking::{TOKEN, ask, get, routes, write};
 use crate::fixture::TestControl;
-use crate::http::route::{Access, ParamType, Verb};
-use crate::http::routes::ROUTES;
+use crate::http::routes::{Access, ROUTES};
 
 fn object(body: &str) -> Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
@@ -177,7 +177,10 @@ async fn each_route_of_the_table_is_served_and_described() {
     let described = object(&ask(&routes, "GET", "/api/openapi.json", &[]).await.body);
     assert_eq!(described["openapi"], "3.1.0");
     let mut ids = std::collections::BTreeSet::new();
-    for route in ROUTES {
+    for route in ROUTES.iter() {
+        let fields =
+            |place: Place| -> Vec<&Field> { route.fields.iter().filter(|field| field.place == place).collect() };
+        let names = |place: Place| -> Vec<&str> { fields(place).iter().map(|field| field.name).collect() };
         let (verb, path) = (route.verb.as_str(), filled(route.path));
         let operation = &described["paths"][route.path][verb.to_ascii_lowercase()];
         assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()), "{verb} {path}");
@@ -206,7 +209,7 @@ async fn each_route_of_the_table_is_served_and_described() {
             && !matches!(route.access, Access::Open | Access::Setting)
             && route.path != "/api/events/ws"
         {
-            let names: Vec<&str> = route.params.iter().map(|param| param.name).collect();
+            let names = names(Place::Query);
             let expected = if names.is_empty() {
                 "this route takes no parameters".to_owned()
             } else {
@@ -214,23 +217,24 @@ async fn each_route_of_the_table_is_served_and_described() {
             };
             assert_eq!(hint, expected, "{verb} {path}: {}", answer.body);
             let listed = operation["parameters"].as_array().unwrap();
-            for param in route.params {
+            for param in fields(Place::Query) {
                 let listed_param = listed.iter().find(|listed_param| listed_param["name"] == param.name).unwrap();
-                assert_eq!(listed_param["schema"]["type"] == "array", param.kind == ParamType::Texts, "{}", param.name);
+                assert_eq!(listed_param["schema"]["type"] == "array", param.kind == Kind::Texts, "{}", param.name);
             }
         }
         // The fields of a body are those that the handler accepts, each with a type and a description
         // from the contract.
-        if let Some(body) = route.body {
+        if !fields(Place::Key).is_empty() {
+            let body = names(Place::Body);
             let schema = &operation["requestBody"]["content"]["application/json"]["schema"]["properties"];
             let properties = schema.as_object().unwrap();
-            assert_eq!(properties.len(), body.fields.len(), "{verb} {path}: {schema}");
+            assert_eq!(properties.len(), body.len(), "{verb} {path}: {schema}");
             for (name, property) in properties {
                 assert!(property["type"] != Value::Null && property["description"].is_string(), "{name}: {property}");
             }
             let misspelled = write(&routes, verb, &path, "k", &json!({ "zzz": 1 })).await;
             let hint = misspelled.refusal().hint.unwrap();
-            assert!(hint.contains(&body.fields.join(", ")), "{verb} {path}: {hint}");
+            assert!(hint.contains(&body.join(", ")), "{verb} {path}: {hint}");
         }
         if let Some(schema) =
             operation["responses"]["200"]["content"].get("application/json").map(|json| &json["schema"])
