@@ -14,9 +14,9 @@ use tonic::service::Interceptor;
 use tonic::transport::server::TlsConnectInfo;
 use tonic::{Request, Status};
 
-use crate::connections::Peer;
 use crate::dispatch::Principal;
 use crate::refusal::{status, unauthenticated};
+use crate::serving::connections::Peer;
 
 /// Where the token is and how to send it.
 const TOKEN_HINT: &str = "the token is the daemon's GHOST_TOKEN, or else the text of <data>/token; pass it to ghostctl with --token or \

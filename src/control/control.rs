@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use ghost_domain::Party;
+use ghost_domain::redact::Redactor;
 use ghost_world::World;
 use tokio::sync::watch;
 
 use crate::queries::AgentsRead;
-use crate::streams::readers::Readers;
-use crate::streams::recent::RecentEvents;
+use crate::streams::Readers;
+use crate::streams::RecentEvents;
 use crate::tallies::Tallies;
 
 /// Shared state of all services. Cheap to clone.
@@ -36,6 +37,11 @@ pub struct Control {
 }
 
 impl Control {
+    /// Redacts secrets in texts of agents.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.world.ctx().redactor
+    }
+
     /// State for the services of `world`. `closed` becomes true when the daemon stops.
     #[must_use]
     pub fn new(

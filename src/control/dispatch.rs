@@ -17,6 +17,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use ghost_domain::{Code, Party, Refusal, RequestKey};
 use ghost_operations::{Tx, requests};
 use ghost_proto::{Change, json};
+use ghost_world::World;
 use prost::{DecodeError, Message};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,10 +29,9 @@ use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, En
 use tonic::server::Grpc;
 use tonic::{Request, Response, Status};
 
-use crate::connections::Peer;
 use crate::control::Control;
-use crate::queries;
 use crate::refusal::to_status;
+use crate::serving::connections::Peer;
 
 /// The result of a handler and of what it is made of.
 pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
@@ -118,8 +118,15 @@ impl Mutation {
 
     /// Whether a request with this key has been carried out.
     pub(crate) async fn is_answered(&self) -> Result<bool> {
-        Ok(queries::stored_answer(&self.world, &self.key).await?.is_some())
+        Ok(stored_answer(&self.world, &self.key).await?.is_some())
     }
+}
+
+/// The stored answer of a request.
+pub(crate) async fn stored_answer(world: &World, key: &RequestKey) -> Result<Option<String>> {
+    let (principal, request_id) = (key.principal.clone(), key.request_id.clone());
+    let stored = world.store().read(move |r| r.request_get(&principal, &request_id)).await?;
+    Ok(stored.map(|stored| stored.answer))
 }
 
 impl Deref for Query {
@@ -361,7 +368,7 @@ impl Decoder for Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::TestControl;
+    use crate::testing::TestControl;
 
     #[tokio::test]
     async fn a_request_without_a_principal_is_refused() {

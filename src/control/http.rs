@@ -5,9 +5,8 @@
 //! The router must never serve a page of another origin that is not allowed, or accept a host name
 //! that is not this daemon's (DNS rebinding).
 
-mod admission;
+mod credentials;
 mod events;
-mod exposition;
 mod failed;
 mod guard;
 mod health;
@@ -17,14 +16,12 @@ mod openapi;
 mod params;
 mod rest;
 mod routes;
-mod session;
 #[cfg(test)]
 mod tests;
-mod tickets;
 mod transcode;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
@@ -35,9 +32,8 @@ use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
 
 use self::failed::{Failed, body};
-use self::rest::Rest;
-use self::routes::{Access, ROUTES};
-use self::tickets::Tickets;
+use self::rest::{Access, Rest, Tickets};
+use self::routes::{ROUTES, handler};
 use crate::control::Control;
 use crate::services;
 
@@ -52,19 +48,20 @@ pub fn router(control: Control, token: Option<Arc<str>>, (bound, has_tls): (Sock
         token,
         bound,
         has_tls,
-        tickets: Tickets::with_lifetime(tickets::LIFETIME),
-        sessions: Tickets::with_lifetime(session::LIFETIME),
-        description: OnceLock::new(),
+        tickets: Tickets::with_lifetime(rest::TICKET_LIFETIME),
+        sessions: Tickets::with_lifetime(credentials::COOKIE_LIFETIME),
+        description: LazyLock::new(|| openapi::document(&ROUTES, &services::methods()).to_string()),
     });
     let routes_with = |access: Access| {
         let routes = ROUTES.iter().filter(move |route| route.access == access);
-        routes.fold(Router::new(), |router, route| router.route(route.path, route.serve()))
+        routes.fold(Router::new(), |router, route| router.route(route.path, handler(route)))
     };
-    let with_bearer = routes_with(Access::Bearer).route_layer(from_fn_with_state(Arc::clone(&rest), guard::bearer));
-    let with_token = routes_with(Access::Token).route_layer(from_fn_with_state(Arc::clone(&rest), guard::token));
+    let with_bearer =
+        routes_with(Access::Bearer).route_layer(from_fn_with_state(Arc::clone(&rest), credentials::bearer));
+    let with_token = routes_with(Access::Token).route_layer(from_fn_with_state(Arc::clone(&rest), credentials::token));
     // Browsers cannot set headers on these requests, so a ticket in the URL is accepted too.
     let with_ticket =
-        routes_with(Access::Ticket).route_layer(from_fn_with_state(Arc::clone(&rest), admission::or_token));
+        routes_with(Access::Ticket).route_layer(from_fn_with_state(Arc::clone(&rest), credentials::or_token));
     let signed = ROUTES.iter().filter(|route| route.access == Access::Signed);
     let router = routes_with(Access::Open)
         .merge(routes_with(Access::Setting))
@@ -77,7 +74,7 @@ pub fn router(control: Control, token: Option<Arc<str>>, (bound, has_tls): (Sock
         .layer(from_fn_with_state(Arc::clone(&rest), guard::host));
     // The sender signs these requests, so neither host nor token is checked.
     signed
-        .fold(router, |router, route| router.route(route.path, route.serve().fallback(hooks::method_not_allowed)))
+        .fold(router, |router, route| router.route(route.path, handler(route).fallback(hooks::method_not_allowed)))
         .layer(from_fn(as_people))
         .with_state(rest)
 }

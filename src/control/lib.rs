@@ -5,28 +5,24 @@
 //! on the few open routes, or make decisions that belong to `ghost-operations`. [`convert`] converts
 //! between wire types and domain values. [`refusal`] turns refusals into gRPC statuses.
 
-pub mod act_as;
+mod act_as;
 pub mod adapters;
 mod auth;
-mod connection_limit;
-mod connections;
-pub mod control;
+mod control;
 pub mod convert;
-mod details;
 mod dispatch;
-#[cfg(test)]
-mod fixture;
 mod host;
-pub mod http;
-mod log_throttle;
-pub mod queries;
+mod http;
+mod queries;
 mod reflection;
-pub mod refusal;
-pub mod server;
-pub mod services;
+mod refusal;
+mod server;
+mod services;
 mod serving;
 mod streams;
 mod tallies;
+#[cfg(test)]
+mod testing;
 mod tls;
 
 pub use ghost_config::plan::ListenAddress;

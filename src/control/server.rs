@@ -27,12 +27,12 @@ use tower::ServiceExt as _;
 
 use crate::adapters;
 use crate::auth::{Gate, TOKEN_FILE, token};
-use crate::connection_limit::ConnectionLimit;
 use crate::control::Control;
 use crate::dispatch::{Dispatcher, Methods};
 use crate::http;
 use crate::reflection::{Reflection, V1, V1Alpha};
 use crate::services;
+use crate::serving::connections::ConnectionLimit;
 use crate::serving::incoming::Incoming;
 use crate::serving::{grpc, rest};
 use crate::tallies;

@@ -3,8 +3,8 @@
 //! This module must never let one peer's handshake, silence or disconnection delay other peers or
 //! the shutdown.
 
+pub(crate) mod connections;
 pub(crate) mod grpc;
-mod grpc_errors;
 pub(crate) mod incoming;
 mod percent;
 pub(crate) mod rest;

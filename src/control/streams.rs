@@ -4,12 +4,9 @@
 //! The code here must never depend on a transport. A stream must never open and then stay silent
 //! because a name in the request was misspelled.
 
-mod drain_timeout;
 mod feeder;
 mod item;
-mod permit_stream;
-pub(crate) mod readers;
-pub(crate) mod recent;
+mod reader;
 
 use std::sync::Arc;
 
@@ -27,12 +24,10 @@ use crate::control::Control;
 use crate::convert::input;
 use crate::queries;
 
-pub(crate) use drain_timeout::DrainTimeout;
 #[cfg(test)]
 pub(crate) use feeder::{HEARTBEAT_EVERY, LAG_CHECK_EVERY};
-pub(crate) use item::{EndReason, Ended, Item};
-pub(crate) use permit_stream::PermitStream;
-pub(crate) use readers::StreamPermit;
+pub(crate) use item::{EndReason, Ended, Item, RecentEvents};
+pub(crate) use reader::{DrainTimeout, PermitStream, Readers, StreamPermit};
 
 /// Capacity of one reader's own queue, in events. Further events wait in the feed, which all readers
 /// share.

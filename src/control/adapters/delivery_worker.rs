@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use ghost_agent::panics;
+use ghost_domain::conversation::{CONTROL, WEBHOOK};
 use ghost_domain::{Action, ConversationId, Refusal, Timestamp};
 use ghost_operations::conversations::{self as rules, Outcome, OutgoingMessage};
 use ghost_store::Tx;
@@ -19,9 +20,8 @@ use ghost_world::World;
 use ghost_world::loops::DELIVERIES;
 use tokio::task::JoinSet;
 
-use super::adapter::Adapter;
-use super::adapter_lookup::adapter_of;
-use super::client::Http;
+use super::adapter::{Adapter, Control, Http};
+use super::webhook::Webhook;
 
 /// Largest number of concurrent deliveries.
 const AT_ONCE: usize = 16;
@@ -186,13 +186,24 @@ async fn attempt_delivery(adapter: &dyn Adapter, world: &World, outgoing: &Outgo
     })
 }
 
+/// The adapter with this name. `None` if it is a webhook that the world's configuration no longer
+/// contains.
+pub(super) fn adapter_of(world: &World, name: &str, http: &Http) -> Result<Option<Box<dyn Adapter>>, Refusal> {
+    if name == CONTROL {
+        return Ok(Some(Box::new(Control)));
+    }
+    let plan = world.plan();
+    let Some(plan) = name.strip_prefix(WEBHOOK).and_then(|name| plan.webhooks.get(name)) else { return Ok(None) };
+    Ok(Some(Box::new(Webhook::new(plan.clone(), http.client()?))))
+}
+
 #[cfg(test)]
 mod tests {
     use ghost_domain::{Conversation, ConversationEntry, Delivery, Direction, MessageId, Party};
     use uuid::Uuid;
 
     use super::*;
-    use crate::fixture::TestControl;
+    use crate::testing::TestControl;
 
     fn conversation(n: u128, adapter: &str) -> Conversation {
         let (id, place) = (ConversationId(Uuid::from_u128(n)), (adapter.to_owned(), format!("thread {n}")));

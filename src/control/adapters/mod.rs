@@ -9,15 +9,9 @@
 //! crash.
 
 mod adapter;
-mod adapter_lookup;
-mod client;
-mod control;
 mod delivery_worker;
-mod signature;
 mod webhook;
 
-pub use adapter::{Adapter, File};
 pub(crate) use delivery_worker::delivery_worker;
-pub(crate) use signature::secret;
-pub use signature::{SIGNATURE_VERSION, sign, verify};
-pub use webhook::{DELIVERY, SIGNATURE, TIMESTAMP};
+pub(crate) use webhook::{DELIVERY, SIGNATURE, TIMESTAMP, secret};
+pub use webhook::{sign, verify};

@@ -1,22 +1,26 @@
-//! Checks the fields of requests. Every refusal names the field and says what to do.
+//! Checks the fields of requests. Every refusal names the field and says what to do. JSON with repeated keys is refused:
+//! most parsers silently keep the last value of a repeated key, so a part of the request would be lost.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::words::duration_text;
-use ghost_domain::shared_state::{BEYOND_HINT, JsonText};
-use ghost_domain::text::clip;
-use ghost_domain::text::is_bidi;
+use ghost_domain::shared_state::{BEYOND_HINT, JsonText, why_unread};
+use ghost_domain::text::{clip, is_bidi};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// Default number of rows in a page.
 const PAGE: usize = 100;
 /// Largest number of rows in a page.
-pub const PAGE_MAX: usize = 500;
+pub(crate) const PAGE_MAX: usize = 500;
 /// Largest number of attachments of one message.
 const ATTACHMENTS_MAX: usize = 32;
 /// Longest timeout that a request may ask for: one day.
@@ -25,7 +29,7 @@ const WAIT_MAX: Duration = Duration::from_secs(86_400);
 const LATEST_MS: i64 = 253_402_300_799_999;
 
 /// A refusal of one field. The message is `field` followed by `what`.
-pub fn bad(field: &str, what: impl std::fmt::Display) -> Refusal {
+pub(crate) fn bad(field: &str, what: impl std::fmt::Display) -> Refusal {
     Refusal::new(Code::InvalidArguments, format!("{field} {what}")).details(json!({ "field": field }))
 }
 
@@ -37,17 +41,21 @@ fn for_field(field: &str, mut refusal: Refusal) -> Refusal {
 }
 
 /// Parses an id, an enumeration value or a scope.
-pub fn parsed<T: FromStr<Err = Refusal>>(field: &str, text: &str) -> Result<T, Refusal> {
+pub(crate) fn parsed<T: FromStr<Err = Refusal>>(field: &str, text: &str) -> Result<T, Refusal> {
     text.parse().map_err(|refusal| for_field(field, refusal))
 }
 
 /// The same for an optional field.
-pub fn parsed_if<T: FromStr<Err = Refusal>>(field: &str, text: Option<&str>) -> Result<Option<T>, Refusal> {
+pub(crate) fn parsed_if<T: FromStr<Err = Refusal>>(field: &str, text: Option<&str>) -> Result<Option<T>, Refusal> {
     text.map(|text| parsed(field, text)).transpose()
 }
 
 /// Parses a list of at most `max` ids.
-pub fn parsed_all<T: FromStr<Err = Refusal>>(field: &str, texts: &[String], max: usize) -> Result<Vec<T>, Refusal> {
+pub(crate) fn parsed_all<T: FromStr<Err = Refusal>>(
+    field: &str,
+    texts: &[String],
+    max: usize,
+) -> Result<Vec<T>, Refusal> {
     if texts.len() > max {
         return Err(bad(field, format!("has {} entries; the maximum is {max}", texts.len())).hint("name fewer"));
     }
@@ -55,7 +63,7 @@ pub fn parsed_all<T: FromStr<Err = Refusal>>(field: &str, texts: &[String], max:
 }
 
 /// One line of display text: 1 to `max` characters, without control and text-direction characters.
-pub fn line(field: &str, text: &str, max: usize) -> Result<String, Refusal> {
+pub(crate) fn line(field: &str, text: &str, max: usize) -> Result<String, Refusal> {
     let text = text.trim();
     if text.is_empty() {
         return Err(bad(field, "is empty").hint("write some text"));
@@ -79,7 +87,7 @@ fn too_long(field: &str, what: impl std::fmt::Display) -> Refusal {
 }
 
 /// The same for an optional field.
-pub fn line_if(field: &str, text: Option<&str>, max: usize) -> Result<Option<String>, Refusal> {
+pub(crate) fn line_if(field: &str, text: Option<&str>, max: usize) -> Result<Option<String>, Refusal> {
     let or_none = |refusal: Refusal| match refusal.hint.as_deref() {
         Some(hint @ "write some text") => {
             let hint = format!("{hint}, or leave it out");
@@ -92,13 +100,13 @@ pub fn line_if(field: &str, text: Option<&str>, max: usize) -> Result<Option<Str
 
 /// Text of several lines, at most `max` bytes, not blank. NUL is refused, because readers do not
 /// expect it.
-pub fn prose(field: &str, text: &str, max: u32) -> Result<String, Refusal> {
+pub(crate) fn prose(field: &str, text: &str, max: u32) -> Result<String, Refusal> {
     not_blank(field, text)?;
     prose_or_none(field, text, max)
 }
 
 /// The same, but it may be blank.
-pub fn prose_or_none(field: &str, text: &str, max: u32) -> Result<String, Refusal> {
+pub(crate) fn prose_or_none(field: &str, text: &str, max: u32) -> Result<String, Refusal> {
     if text.len() > max as usize {
         return Err(too_long(field, format!("has {} bytes; the maximum is {max}", text.len()))
             .hint("write the long part to a workspace file and name its path"));
@@ -111,7 +119,7 @@ pub fn prose_or_none(field: &str, text: &str, max: u32) -> Result<String, Refusa
 }
 
 /// A JSON object of at most `max` bytes without repeated keys. Blank text is null.
-pub fn object(field: &str, text: &str, max: u32) -> Result<Value, Refusal> {
+pub(crate) fn object(field: &str, text: &str, max: u32) -> Result<Value, Refusal> {
     if text.len() > max as usize {
         return Err(too_long(field, format!("has {} bytes; the maximum is {max}", text.len()))
             .hint("make it shorter, or write a workspace file and name its path"));
@@ -120,7 +128,7 @@ pub fn object(field: &str, text: &str, max: u32) -> Result<Value, Refusal> {
         return Ok(Value::Null);
     }
     let example = "write an object that names each key once, such as {\"path\": \"notes.md\"}";
-    match super::json::strict(text) {
+    match strict_json(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(_) => Err(bad(field, "is not a JSON object").hint(example)),
         Err(what) => Err(bad(field, what).hint(example)),
@@ -129,7 +137,7 @@ pub fn object(field: &str, text: &str, max: u32) -> Result<Value, Refusal> {
 
 /// Any JSON of at most `max` bytes without repeated keys, exactly as written. The literal `null`
 /// deletes; blank text is refused.
-pub fn json(field: &str, text: &str, max: u32) -> Result<JsonText, Refusal> {
+pub(crate) fn json(field: &str, text: &str, max: u32) -> Result<JsonText, Refusal> {
     if text.len() > max as usize {
         return Err(too_long(field, format!("has {} bytes; the maximum is {max}", text.len()))
             .hint("split it up, or write a workspace file and name its path"));
@@ -140,20 +148,12 @@ pub fn json(field: &str, text: &str, max: u32) -> Result<JsonText, Refusal> {
         Some(own) if own == BEYOND_HINT => bad(field, refusal.message).hint(own),
         _ => bad(field, refusal.message).hint(hint),
     })?;
-    super::json::strict(text).map_err(|what| bad(field, what).hint(hint))?;
+    strict_json(text).map_err(|what| bad(field, what).hint(hint))?;
     Ok(kept)
 }
 
-/// One JSON text without repeated keys.
-///
-/// # Errors
-/// A description of what is wrong with it.
-pub fn strict_json(text: &str) -> Result<Value, String> {
-    super::json::strict(text)
-}
-
 /// Checks attached workspace paths.
-pub fn paths(field: &str, texts: &[String]) -> Result<Vec<String>, Refusal> {
+pub(crate) fn paths(field: &str, texts: &[String]) -> Result<Vec<String>, Refusal> {
     if texts.len() > ATTACHMENTS_MAX {
         let what = format!("names {} files; the maximum is {ATTACHMENTS_MAX}", texts.len());
         return Err(bad(field, what).hint("attach fewer, or name the others in the text"));
@@ -169,7 +169,7 @@ pub fn paths(field: &str, texts: &[String]) -> Result<Vec<String>, Refusal> {
 }
 
 /// An instant between 1970 and 9999, in milliseconds.
-pub fn instant(field: &str, ms: Option<i64>) -> Result<Option<Timestamp>, Refusal> {
+pub(crate) fn instant(field: &str, ms: Option<i64>) -> Result<Option<Timestamp>, Refusal> {
     match ms {
         None => Ok(None),
         Some(ms) if (0..=LATEST_MS).contains(&ms) => Ok(Some(Timestamp(ms))),
@@ -178,7 +178,7 @@ pub fn instant(field: &str, ms: Option<i64>) -> Result<Option<Timestamp>, Refusa
 }
 
 /// A timeout from 1 ms to one day.
-pub fn wait(field: &str, ms: Option<u64>) -> Result<Option<Duration>, Refusal> {
+pub(crate) fn wait(field: &str, ms: Option<u64>) -> Result<Option<Duration>, Refusal> {
     match ms.map(Duration::from_millis) {
         None => Ok(None),
         Some(wait) if !wait.is_zero() && wait <= WAIT_MAX => Ok(Some(wait)),
@@ -191,8 +191,7 @@ pub fn wait(field: &str, ms: Option<u64>) -> Result<Option<Duration>, Refusal> {
 /// Number of rows in a page. 0, the value of an unset field, means the default; larger values than
 /// [`PAGE_MAX`] mean [`PAGE_MAX`] (AIP-158). The cursor, not the length, tells whether a page is the
 /// length.
-#[must_use]
-pub fn page(limit: u32) -> usize {
+pub(crate) fn page(limit: u32) -> usize {
     match usize::try_from(limit).unwrap_or(usize::MAX) {
         0 => PAGE,
         limit => limit.min(PAGE_MAX),
@@ -200,13 +199,13 @@ pub fn page(limit: u32) -> usize {
 }
 
 /// The refusal of an explicit limit of 0. It is possible in a URL, but not in a message.
-pub fn no_rows() -> Refusal {
+pub(crate) fn no_rows() -> Refusal {
     bad("limit", format!("is 0; a page has 1 to {PAGE_MAX} rows")).hint("leave it out for the default")
 }
 
 /// A position in a list that is ordered by time and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub(crate) struct Position {
     /// Time of the row.
     pub at: Timestamp,
     /// Id of the row.
@@ -215,14 +214,13 @@ pub struct Position {
 
 impl Position {
     /// The position as text, to be sealed into a cursor.
-    #[must_use]
-    pub fn cursor(self) -> String {
+    pub(crate) fn cursor(self) -> String {
         format!("{}.{}", self.at.0, self.id.simple())
     }
 }
 
 /// Parses [`Position::cursor`]. An empty text is the beginning.
-pub fn position(cursor: &str) -> Result<Option<Position>, Refusal> {
+pub(crate) fn position(cursor: &str) -> Result<Option<Position>, Refusal> {
     if cursor.is_empty() {
         return Ok(None);
     }
@@ -233,7 +231,7 @@ pub fn position(cursor: &str) -> Result<Option<Position>, Refusal> {
 }
 
 /// The key in a cursor of `list` that is ordered by it. `None` is the beginning.
-pub fn after<T: std::str::FromStr>(list: &str, cursor: &str) -> Result<Option<T>, Refusal> {
+pub(crate) fn after<T: std::str::FromStr>(list: &str, cursor: &str) -> Result<Option<T>, Refusal> {
     match unseal(list, cursor)? {
         "" => Ok(None),
         key => key.parse().map(Some).map_err(|_| bad_cursor(cursor)),
@@ -241,7 +239,7 @@ pub fn after<T: std::str::FromStr>(list: &str, cursor: &str) -> Result<Option<T>
 }
 
 /// The position in a cursor of `list`.
-pub fn position_of(list: &str, cursor: &str) -> Result<Option<Position>, Refusal> {
+pub(crate) fn position_of(list: &str, cursor: &str) -> Result<Option<Position>, Refusal> {
     position(unseal(list, cursor)?)
 }
 
@@ -250,8 +248,7 @@ pub fn position_of(list: &str, cursor: &str) -> Result<Option<Position>, Refusal
 /// The checksum detects a cursor of another list and one that was made up. Such a cursor would mostly
 /// point past the last row, and the empty page would look like the end of the list. The checksum is not
 /// a secret.
-#[must_use]
-pub fn seal(list: &str, inner: &str) -> String {
+pub(crate) fn seal(list: &str, inner: &str) -> String {
     if inner.is_empty() { String::new() } else { format!("{inner}~{:08x}", checksum(list, inner)) }
 }
 
@@ -259,7 +256,7 @@ pub fn seal(list: &str, inner: &str) -> String {
 ///
 /// # Errors
 /// If this list did not issue the cursor.
-pub fn unseal<'c>(list: &str, cursor: &'c str) -> Result<&'c str, Refusal> {
+pub(crate) fn unseal<'c>(list: &str, cursor: &'c str) -> Result<&'c str, Refusal> {
     if cursor.is_empty() {
         return Ok("");
     }
@@ -276,9 +273,83 @@ fn checksum(list: &str, inner: &str) -> u32 {
 }
 
 /// The refusal for a cursor that this daemon did not issue.
-pub fn bad_cursor(cursor: &str) -> Refusal {
+pub(crate) fn bad_cursor(cursor: &str) -> Refusal {
     bad("cursor", format!("`{}` is not a cursor of this list", clip(cursor, 80)))
         .hint("send the next_cursor of the previous page, or none")
+}
+
+/// Parses one JSON text.
+///
+/// # Errors
+/// If the text is not JSON, contains a number that cannot be stored, or repeats a key in an object. The
+/// message says which and where.
+pub(crate) fn strict_json(text: &str) -> Result<Value, String> {
+    serde_json::from_str::<UniqueKeys>(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => error.to_string(),
+        _ => why_unread(&error),
+    })?;
+    serde_json::from_str(text).map_err(|error| why_unread(&error))
+}
+
+/// Accepts any JSON whose objects have no repeated keys. Keeps no values.
+struct UniqueKeys;
+
+impl<'de> Deserialize<'de> for UniqueKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueKeysVisitor)
+    }
+}
+
+struct UniqueKeysVisitor;
+
+impl<'de> Visitor<'de> for UniqueKeysVisitor {
+    type Value = UniqueKeys;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
+    }
+
+    fn visit_unit<E>(self) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<UniqueKeys, A::Error> {
+        while items.next_element::<UniqueKeys>()?.is_some() {}
+        Ok(UniqueKeys)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<UniqueKeys, A::Error> {
+        let mut seen = BTreeSet::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            if seen.contains(&key) {
+                fields.next_value::<IgnoredAny>()?;
+                return Err(A::Error::custom(format_args!("gives the key `{}` twice", clip(&key, 80))));
+            }
+            fields.next_value::<UniqueKeys>()?;
+            seen.insert(key);
+        }
+        Ok(UniqueKeys)
+    }
 }
 
 #[cfg(test)]
@@ -326,5 +397,36 @@ mod tests {
     #[test]
     fn a_page_limit_is_clamped() {
         assert_eq!([0, 1, 500, 501, u32::MAX].map(page), [PAGE, 1, PAGE_MAX, PAGE_MAX, PAGE_MAX]);
+    }
+}
+
+#[cfg(test)]
+mod json_tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_repeated_key_is_reported_at_any_depth() {
+        for text in
+            [r#"{"path":"a","path":"b"}"#, r#"{"x":[{"path":1,"y":2,"path":1}]}"#, r#"{"p\u0061th":1,"path":2}"#]
+        {
+            let message = strict_json(text).unwrap_err();
+            assert!(message.contains("`path`") && message.contains("line 1"), "{message}");
+        }
+        assert_eq!(strict_json(r#"{"a":{"x":1},"b":{"x":1}}"#).unwrap(), json!({ "a": { "x": 1 }, "b": { "x": 1 } }));
+        assert!(strict_json("{").is_err());
+        assert!(strict_json(&"[".repeat(100_000)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn json_without_repeated_keys_parses_as_usual(text in r#"[\[\]{}",:0-9a-z.eE+-]{0,40}"#) {
+            let lenient: Result<Value, _> = serde_json::from_str(&text);
+            match strict_json(&text) {
+                Ok(value) => prop_assert_eq!(value, lenient.unwrap()),
+                Err(message) => prop_assert!(lenient.is_err() || message.contains("twice"), "{message}"),
+            }
+        }
     }
 }

@@ -22,7 +22,7 @@ use ghost_proto::http::{Field, Kind};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite;
 
-use super::admission::{self, Admitted, TICKET};
+use super::credentials::{self, Admitted, TICKET};
 use super::failed::{Failed, body, http_status, with_parameter_names};
 use super::params::{Params, query};
 use super::rest::{Rest, Shared};
@@ -118,7 +118,7 @@ pub(super) async fn server_sent_events(
     let (request, naming) = request(&uri, &headers)?;
     let stream = streams::open(&rest.control, request).await?;
     if let Err(refusal) = admission.redeem(&rest) {
-        return Ok(admission::unauthorized(&refusal));
+        return Ok(credentials::unauthorized(&refusal));
     }
     Ok(Sse::new(server_sent(stream, drain_timeout(&rest), naming)).into_response())
 }

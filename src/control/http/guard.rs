@@ -1,24 +1,21 @@
-//! Decides which requests are accepted: the right host, an allowed origin, the token.
+//! Decides which requests are accepted: the right host, an allowed origin.
 //!
 //! A host name that a foreign name server could point at this machine must never be accepted.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ghost_config::plan::HttpPlan;
 use ghost_config::plan::http::HostPort;
-use ghost_domain::bearer::bearer_matches;
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
 
-use super::failed::{Failed, body};
+use super::failed::Failed;
 use super::rest::Rest;
-use super::session;
 
 /// The port of an address without one, and over TLS.
 const HTTP_PORT: u16 = 80;
@@ -53,58 +50,6 @@ pub(super) async fn host(State(rest): State<Arc<Rest>>, request: Request, next: 
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     }
     response
-}
-
-/// Middleware: accepts requests that carry the token itself.
-pub(super) async fn bearer(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
-    match token_matches(&rest, request.headers()) {
-        Some(true) => next.run(request).await,
-        Some(false) | None => Unauthenticated.into_response(),
-    }
-}
-
-/// Middleware: accepts requests that carry the token or a session cookie.
-pub(super) async fn token(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
-    match has_token(&rest, request.method(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(unauthenticated) => unauthenticated.into_response(),
-    }
-}
-
-/// A request without valid credentials.
-pub(super) struct Unauthenticated;
-
-impl IntoResponse for Unauthenticated {
-    fn into_response(self) -> Response {
-        unauthenticated_response()
-    }
-}
-
-/// The response to a request without valid credentials.
-fn unauthenticated_response() -> Response {
-    let refusal = Refusal::new(Code::AccessDenied, "a token is needed").hint(
-        "send `Authorization: Bearer <token>`; the token is GHOST_TOKEN or the file `token` in the data directory. With a cookie, \
-         a change needs the header `Origin` too",
-    );
-    let mut response = (StatusCode::UNAUTHORIZED, Json(body(&refusal))).into_response();
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    response
-}
-
-/// Accepts a request that carries the token or a session cookie.
-pub(super) fn has_token(rest: &Rest, method: &Method, headers: &HeaderMap) -> Result<(), Unauthenticated> {
-    match token_matches(rest, headers) {
-        Some(true) => Ok(()),
-        // A wrong token is refused even if there is a cookie.
-        None if rest.token.is_some() && session::has_valid_cookie(rest, method, headers) => Ok(()),
-        Some(false) | None => Err(Unauthenticated),
-    }
-}
-
-/// Whether the token of a request is right; `None` if there is none.
-fn token_matches(rest: &Rest, headers: &HeaderMap) -> Option<bool> {
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok())?;
-    Some(rest.token.as_ref().is_some_and(|token| bearer_matches(given, token)))
 }
 
 /// Checks every host that a request names, and its origin. Returns the origin if it is not the daemon's

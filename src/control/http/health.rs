@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::failed::Failed;
 use super::rest::Shared;
-use super::{guard, metrics};
+use super::{credentials, metrics};
 use crate::control::Control;
 
 /// Timeout of the store check. After it, the store is reported as not responding.
@@ -67,7 +67,7 @@ fn loop_down(down: &[LoopDown]) -> Option<Refusal> {
 /// `GET /metrics`
 pub(super) async fn prometheus(State(rest): Shared, request: Request) -> Response {
     if !rest.control.world.plan().metrics_open
-        && let Err(unauthenticated) = guard::has_token(&rest, request.method(), request.headers())
+        && let Err(unauthenticated) = credentials::has_token(&rest, request.method(), request.headers())
     {
         return unauthenticated.into_response();
     }

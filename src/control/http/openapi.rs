@@ -16,19 +16,17 @@ use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{FieldDescriptorProto, FileDescriptorSet};
 use serde_json::{Map, Value, json};
 
-use super::rest::Shared;
-use super::routes::{Access, Answer, ROUTES, Route};
+use super::rest::{Access, Answer, Route, Shared};
 use super::transcode::{Given, encode_bytes, shaped};
 use crate::dispatch::Methods;
 
 /// `GET /api/openapi.json`
 pub(super) async fn serve(State(rest): Shared) -> Response {
-    let description = rest.description.get_or_init(|| document(&ROUTES, &rest.methods).to_string());
-    ([(header::CONTENT_TYPE, "application/json")], description.clone()).into_response()
+    ([(header::CONTENT_TYPE, "application/json")], rest.description.clone()).into_response()
 }
 
 /// The whole document.
-fn document(routes: &[Route], methods: &Methods) -> Value {
+pub(super) fn document(routes: &[Route], methods: &Methods) -> Value {
     let shapes = Shapes::read(methods);
     let mut paths: Map<String, Value> = Map::new();
     for route in routes {

@@ -1,11 +1,18 @@
-//! State shared by the HTTP routes.
+//! What the HTTP routes share: their state, and the type of the table of routes.
+//!
+//! A secret must never be stored in plain text. A ticket must never be accepted twice.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::extract::State;
+use axum::routing::MethodRouter;
+use ghost_domain::Timestamp;
+use ghost_proto::http::{self, Field, Verb};
+use sha2::{Digest as _, Sha256};
 
-use super::tickets::Tickets;
 use crate::control::Control;
 use crate::dispatch::Methods;
 
@@ -20,7 +27,129 @@ pub(super) struct Rest {
     pub(super) tickets: Tickets,
     pub(super) sessions: Tickets,
     /// The OpenAPI document, generated at the first request.
-    pub(super) description: OnceLock<String>,
+    pub(super) description: LazyLock<String>,
 }
 
 pub(super) type Shared = State<Arc<Rest>>;
+
+/// Who may call a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Everyone who reaches the daemon.
+    Open,
+    /// Everyone if `world-config.yaml` allows it, otherwise holders of the token or a session
+    /// cookie.
+    Setting,
+    /// Holders of the token itself. A cookie is not enough: a cookie that could renew itself would
+    /// never expire.
+    Bearer,
+    /// Holders of the token or a session cookie.
+    Token,
+    /// Holders of the token, a session cookie or a ticket.
+    Ticket,
+    /// Senders who sign with the webhook's secret.
+    Signed,
+}
+
+/// The response of a route.
+#[derive(Clone, Copy)]
+pub(super) enum Answer {
+    /// The JSON of the answer of a method.
+    Method(&'static http::Route),
+    /// Text of this media type.
+    Text(&'static str),
+    /// Any other JSON, with its description.
+    Json(&'static str),
+}
+
+/// One route.
+pub(super) struct Route {
+    pub(super) verb: Verb,
+    /// Path, with parameters in braces.
+    pub(super) path: &'static str,
+    pub(super) access: Access,
+    /// One sentence about it, for the OpenAPI document.
+    pub(super) about: &'static str,
+    pub(super) fields: &'static [Field],
+    pub(super) answer: Answer,
+    pub(super) serve: Serve,
+}
+
+/// What serves a route.
+#[derive(Clone, Copy)]
+pub(super) enum Serve {
+    Handler(fn() -> MethodRouter<Arc<Rest>>),
+    Method(&'static http::Route),
+}
+
+/// Lifetime of a ticket.
+pub(super) const TICKET_LIFETIME: Duration = Duration::from_secs(30);
+/// Largest number of valid secrets in one store.
+pub(super) const TICKETS_MAX: usize = 1_024;
+
+type Hash = [u8; 32];
+
+/// Secrets that were issued and are still valid, by hash. The time of a lookup reveals nothing about
+/// the stored secrets.
+pub(super) struct Tickets {
+    valid: Mutex<BTreeMap<Hash, Timestamp>>,
+    lifetime: Duration,
+}
+
+impl Tickets {
+    /// An empty store. Each secret is valid for `lifetime`.
+    pub(super) fn with_lifetime(lifetime: Duration) -> Self {
+        Self { valid: Mutex::default(), lifetime }
+    }
+
+    /// Adds a secret and returns its expiry. Returns `None` if too many are valid.
+    pub(super) fn add(&self, ticket: &str, now: Timestamp) -> Option<Timestamp> {
+        // The map is never left half-changed, so a poisoned lock is safe to use.
+        let mut valid = self.valid.lock().unwrap_or_else(PoisonError::into_inner);
+        valid.retain(|_, until| *until > now);
+        if valid.len() >= TICKETS_MAX {
+            return None;
+        }
+        let until = now.plus(self.lifetime);
+        valid.insert(Sha256::digest(ticket.as_bytes()).into(), until);
+        Some(until)
+    }
+
+    /// Whether the secret was issued and has not expired.
+    pub(super) fn is_valid(&self, ticket: &str, now: Timestamp) -> bool {
+        let valid = self.valid.lock().unwrap_or_else(PoisonError::into_inner);
+        let hash: Hash = Sha256::digest(ticket.as_bytes()).into();
+        valid.get(&hash).is_some_and(|until| *until > now)
+    }
+
+    /// Like `is_valid`, and also removes the secret.
+    pub(super) fn redeem(&self, ticket: &str, now: Timestamp) -> bool {
+        let mut valid = self.valid.lock().unwrap_or_else(PoisonError::into_inner);
+        let hash: Hash = Sha256::digest(ticket.as_bytes()).into();
+        valid.remove(&hash).is_some_and(|until| until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_valid_once_until_it_expires() {
+        let tickets = Tickets::with_lifetime(TICKET_LIFETIME);
+        let start = Timestamp(1_000_000);
+        let until = tickets.add("a", start).unwrap();
+        assert_eq!(until, start.plus(TICKET_LIFETIME));
+        assert!(!tickets.redeem("b", start) && !tickets.redeem("", start));
+        assert!(tickets.is_valid("a", start) && !tickets.is_valid("b", start) && !tickets.is_valid("a", until));
+        assert!(tickets.redeem("a", start), "once");
+        assert!(!tickets.redeem("a", start) && !tickets.is_valid("a", start), "not twice");
+        tickets.add("late", start).unwrap();
+        assert!(!tickets.redeem("late", until), "not after its expiry");
+        for number in 0..TICKETS_MAX {
+            tickets.add(&number.to_string(), start).unwrap();
+        }
+        assert_eq!(tickets.add("one more", start), None, "the limit is reached");
+        assert!(tickets.add("later", until).is_some(), "expired tickets make room");
+    }
+}

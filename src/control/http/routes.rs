@@ -9,87 +9,36 @@ use axum::http::Uri;
 use axum::routing::{MethodRouter, get, post};
 use ghost_domain::text::one_line;
 use ghost_domain::transcript::ToolSpec;
-use ghost_proto::http::{self, Field, Verb};
+use ghost_proto::http::{self, Verb};
 use serde_json::{Value, json};
 
 use super::failed::Failed;
 use super::params::Params;
-use super::rest::{Rest, Shared};
+use super::rest::{Access, Answer, Rest, Route, Serve, Shared};
 use super::transcode::{self, Names, names};
-use super::{admission, events, health, hooks, openapi, session};
-use crate::services::tool_registry::listed;
-
-/// Who may call a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Everyone who reaches the daemon.
-    Open,
-    /// Everyone if `world-config.yaml` allows it, otherwise holders of the token or a session
-    /// cookie.
-    Setting,
-    /// Holders of the token itself. A cookie is not enough: a cookie that could renew itself would
-    /// never expire.
-    Bearer,
-    /// Holders of the token or a session cookie.
-    Token,
-    /// Holders of the token, a session cookie or a ticket.
-    Ticket,
-    /// Senders who sign with the webhook's secret.
-    Signed,
-}
-
-/// The response of a route.
-#[derive(Clone, Copy)]
-pub(super) enum Answer {
-    /// The JSON of the answer of a method.
-    Method(&'static http::Route),
-    /// Text of this media type.
-    Text(&'static str),
-    /// Any other JSON, with its description.
-    Json(&'static str),
-}
-
-/// One route.
-pub(super) struct Route {
-    pub(super) verb: Verb,
-    /// Path, with parameters in braces.
-    pub(super) path: &'static str,
-    pub(super) access: Access,
-    /// One sentence about it, for the OpenAPI document.
-    pub(super) about: &'static str,
-    pub(super) fields: &'static [Field],
-    pub(super) answer: Answer,
-    serve: Serve,
-}
-
-#[derive(Clone, Copy)]
-enum Serve {
-    Handler(fn() -> MethodRouter<Arc<Rest>>),
-    Method(&'static http::Route),
-}
-
-impl Route {
-    /// Its handler.
-    pub(super) fn serve(&self) -> MethodRouter<Arc<Rest>> {
-        match self.serve {
-            Serve::Handler(handler) => handler(),
-            Serve::Method(route) => transcode::serve(route),
-        }
-    }
-
-    fn of_method(route: &'static http::Route) -> Self {
-        let answer = match route.method {
-            "/ghost.v1.Chat/History" => Answer::Json("An object with `messages` and `truncated`."),
-            _ => Answer::Method(route),
-        };
-        let http::Route { verb, path, about, fields, .. } = *route;
-        Self { verb, path, access: Access::Token, about, fields, answer, serve: Serve::Method(route) }
-    }
-}
+use super::{credentials, events, health, hooks, openapi};
+use crate::queries::registry;
 
 /// All routes.
 pub(super) static ROUTES: LazyLock<Vec<Route>> =
-    LazyLock::new(|| own().into_iter().chain(http::ROUTES.iter().map(Route::of_method)).collect());
+    LazyLock::new(|| own().into_iter().chain(http::ROUTES.iter().map(of_method)).collect());
+
+fn of_method(route: &'static http::Route) -> Route {
+    let answer = match route.method {
+        "/ghost.v1.Chat/History" => Answer::Json("An object with `messages` and `truncated`."),
+        _ => Answer::Method(route),
+    };
+    let http::Route { verb, path, about, fields, .. } = *route;
+    Route { verb, path, access: Access::Token, about, fields, answer, serve: Serve::Method(route) }
+}
+
+/// The handler of a route.
+pub(super) fn handler(route: &Route) -> MethodRouter<Arc<Rest>> {
+    match route.serve {
+        Serve::Handler(handler) => handler(),
+        Serve::Method(route) => transcode::serve(route),
+    }
+}
 
 /// The routes that are no methods.
 fn own() -> Vec<Route> {
@@ -141,7 +90,7 @@ fn own() -> Vec<Route> {
             "/api/events/ticket",
             "Issues a ticket that opens one stream, once, within 30 seconds.",
             Answer::Json("An object with `ticket` and `expires_at`."),
-            || post(admission::issue),
+            || post(credentials::issue_ticket),
         ),
         route(
             Verb::Post,
@@ -149,7 +98,7 @@ fn own() -> Vec<Route> {
             "/api/session",
             "Issues a cookie that replaces the token in this browser for 12 hours.",
             Answer::Json("An object with `expires_at`; the cookie is HttpOnly."),
-            || post(session::issue),
+            || post(credentials::issue_cookie),
         ),
         stream("/api/events", "Events as they happen.", Answer::Text("text/event-stream"), || {
             get(events::server_sent_events)
@@ -190,5 +139,5 @@ async fn brief(State(rest): Shared, id: Names, uri: Uri) -> Result<String, Faile
 async fn specs(rest: &Rest, id: Names, uri: &Uri) -> Result<Arc<[ToolSpec]>, Failed> {
     Params::read(uri, &[])?;
     let id = names(id)?.into_iter().next().map(|(_, id)| id).unwrap_or_default();
-    Ok(listed(&rest.control.world, &id.parse()?).await?)
+    Ok(registry(&rest.control.world, &id.parse()?).await?.specs())
 }

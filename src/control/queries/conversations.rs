@@ -7,25 +7,8 @@ use ghost_domain::{
 use ghost_operations::conversations;
 use ghost_world::World;
 
-use super::outcome::{Result, refused};
-use super::pages::{Page, one_more};
-use crate::convert::input::Position;
-
 /// How many entries back the newest incoming message is searched.
 const LOOK_BACK: i64 = 200;
-
-/// Conversations, the last active first; only those of `owner` if given.
-pub async fn conversations(
-    world: &World,
-    owner: Option<AgentId>,
-    after: Option<Position>,
-    limit: usize,
-) -> Result<Page<Conversation>> {
-    let after = after.map(|position| (position.at, ConversationId(position.id)));
-    let read = world.store().read(move |r| r.conversation_list(owner.as_ref(), after, one_more(limit)));
-    let rows: Vec<Conversation> = read.await.map_err(refused)?;
-    Ok(Page::cut(rows, limit, |row| Position { at: row.updated_at, id: row.conversation_id.0 }.cursor()))
-}
 
 /// One conversation with at most `limit` entries after `after`.
 pub async fn conversation(
@@ -33,7 +16,7 @@ pub async fn conversation(
     id: ConversationId,
     after: i64,
     limit: u32,
-) -> Result<(Conversation, Vec<ConversationEntry>)> {
+) -> Result<(Conversation, Vec<ConversationEntry>), Refusal> {
     world
         .store()
         .read(move |r| {
@@ -83,7 +66,7 @@ pub enum Answering {
 }
 
 /// The sequence number of the newest incoming message, or 0, and the turn that took it, if any.
-pub async fn answering(world: &World, id: ConversationId) -> Result<(i64, Option<Answering>)> {
+pub async fn answering(world: &World, id: ConversationId) -> Result<(i64, Option<Answering>), Refusal> {
     world
         .store()
         .read(move |r| {
@@ -107,7 +90,7 @@ pub async fn answering(world: &World, id: ConversationId) -> Result<(i64, Option
 }
 
 /// Why this agent does not answer now, or `None` if it does.
-pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Refusal>> {
+pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Refusal>, Refusal> {
     let agent_id = agent_id.clone();
     world
         .read(move |r| {
@@ -124,7 +107,41 @@ pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Re
 }
 
 /// The turn, if it has ended.
-pub async fn ended_turn(world: &World, turn_id: TurnId) -> Result<Option<Turn>> {
+pub async fn ended_turn(world: &World, turn_id: TurnId) -> Result<Option<Turn>, Refusal> {
     let turn = world.store().read(move |r| r.turn_get(turn_id)).await;
     Ok(turn.map_err(Refusal::from)?.filter(|turn| turn.status != TurnStatus::Open))
+}
+
+/// The code and text of the refusal that a turn ended with, if it did not finish. The reason of a
+/// failed turn, or of one at its bound, has the form `code: text (hint)`, truncated if it is very long.
+pub fn why_ended(status: TurnStatus, reason: Option<&str>) -> Option<(Code, &str)> {
+    match status {
+        TurnStatus::Failed | TurnStatus::TimedOut => {
+            let (code, words) = reason?.split_once(": ")?;
+            Some((code.parse().ok()?, words))
+        }
+        TurnStatus::Cancelled => Some((Code::Cancelled, reason.unwrap_or_default())),
+        // The turn is a dead letter: it gets no answer until an operator retries it.
+        TurnStatus::Dead => Some((Code::Unavailable, reason.unwrap_or_default())),
+        TurnStatus::Open | TurnStatus::Finished | TurnStatus::Split => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_an_unfinished_turn_is_found() {
+        let spent = Refusal::new(Code::BudgetExhausted, "agent:ada has 0 tokens left").hint("raise it").to_string();
+        let words = "agent:ada has 0 tokens left (raise it)";
+        assert_eq!(why_ended(TurnStatus::Failed, Some(&spent)), Some((Code::BudgetExhausted, words)));
+        for nothing in [None, Some("no code here"), Some("other: words")] {
+            assert_eq!(why_ended(TurnStatus::Failed, nothing), None);
+        }
+        let by = "by operator:uid-0";
+        assert_eq!(why_ended(TurnStatus::Cancelled, Some(by)), Some((Code::Cancelled, by)));
+        assert_eq!(why_ended(TurnStatus::Dead, None), Some((Code::Unavailable, "")));
+        assert_eq!(why_ended(TurnStatus::Finished, Some(&spent)), None);
+    }
 }

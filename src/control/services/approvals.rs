@@ -3,13 +3,17 @@
 use ghost_domain::{Approval, ApprovalId, ApprovalStatus, Code, Refusal};
 use ghost_operations::approvals::{self as rules, Decision};
 use ghost_proto::v1;
+use ghost_store::Tx;
 use ghost_store::tables::ApprovalFilter;
 use serde_json::Value;
 
-use crate::control::Control;
-use crate::convert::{self, input};
+use crate::convert;
+use crate::convert::input::{self, Position};
 use crate::dispatch::{Mutation, Query, Result};
 use crate::queries;
+
+/// The name of the list in its cursors.
+const LIST: &str = "approvals";
 
 pub(crate) async fn list(cx: Query, request: v1::ListApprovalsRequest) -> Result<v1::ListApprovalsResponse> {
     let status: Option<ApprovalStatus> = match request.status.as_deref() {
@@ -20,24 +24,22 @@ pub(crate) async fn list(cx: Query, request: v1::ListApprovalsRequest) -> Result
     };
     let agent_id = queries::agent_in_filter(&cx.world, "agent_id", request.agent_id.as_deref()).await?;
     let filter = ApprovalFilter { agent_id, status, always: request.always };
-    let after = input::position_of("approvals", &request.cursor)?;
-    let page = queries::approvals(&cx.world, filter, after, input::page(request.limit)).await?;
-    let redactor = &cx.world.ctx().redactor;
-    let (approvals, next_cursor) = page.sealed("approvals", |approval| convert::approval_row(approval, redactor));
+    let after = input::position_of(LIST, &request.cursor)?.map(|after| (after.at, ApprovalId(after.id)));
+    let position = |row: &Approval| Position { at: row.requested_at, id: row.approval_id.0 }.cursor();
+    let read = move |r: &mut Tx, most| r.approval_list(&filter, after, most);
+    let page = queries::page(&cx.world, request.limit, read, position).await?;
+    let redactor = cx.redactor();
+    let (approvals, next_cursor) = page.sealed(LIST, |approval| convert::approval_row(approval, redactor));
     Ok(v1::ListApprovalsResponse { approvals, next_cursor })
 }
 
 pub(crate) async fn get(cx: Query, request: v1::GetApprovalRequest) -> Result<v1::Approval> {
     let approval_id: ApprovalId = input::parsed("approval_id", &request.approval_id)?;
-    let found = cx.world.store().read(move |r| r.approval_get(approval_id)).await.map_err(Refusal::from)?;
+    let found = cx.world.store().read(move |r| r.approval_get(approval_id)).await?;
     let approval = found.ok_or_else(|| {
         Refusal::not_found("approval", &approval_id.to_string(), None).hint("see `ghostctl approval list`")
     })?;
-    Ok(whole(&cx, &approval))
-}
-
-fn whole(cx: &Control, approval: &Approval) -> v1::Approval {
-    convert::approval(approval, &cx.world.ctx().redactor)
+    Ok(convert::approval(&approval, cx.redactor()))
 }
 
 pub(crate) async fn decide(cx: Mutation, request: v1::DecideApprovalRequest) -> Result<v1::Approval> {
@@ -54,14 +56,14 @@ pub(crate) async fn decide(cx: Mutation, request: v1::DecideApprovalRequest) -> 
         }
         rules::decide(w, by, &approvers, approval_id, decision, request.note)
     });
-    Ok(whole(&cx, &decided.await?))
+    Ok(convert::approval(&decided.await?, cx.redactor()))
 }
 
 pub(crate) async fn revoke(cx: Mutation, request: v1::RevokeApprovalRequest) -> Result<v1::Approval> {
     let approval_id = input::parsed("approval_id", &request.approval_id)?;
     let approvers = cx.world.plan().approvals.approvers.clone();
     let revoked = cx.once(move |w, by| rules::revoke(w, by, &approvers, approval_id)).await?;
-    Ok(whole(&cx, &revoked))
+    Ok(convert::approval(&revoked, cx.redactor()))
 }
 
 /// What the operator decides.

@@ -1,9 +1,10 @@
 //! The `Artifacts` service: the files under `output/`.
 
+use ghost_domain::Artifact;
 use ghost_domain::write_acl::{PATH_MAX, WorkspacePath};
-use ghost_domain::{Artifact, Refusal};
 use ghost_operations::artifacts as rules;
 use ghost_proto::v1;
+use ghost_store::Tx;
 use ghost_store::tables::ArtifactFilter;
 use ghost_tools::manifest;
 use serde_json::json;
@@ -17,16 +18,15 @@ const LIST: &str = "artifacts";
 
 pub(crate) async fn list(cx: Query, request: v1::ListArtifactsRequest) -> Result<v1::ListArtifactsResponse> {
     let world = &cx.world;
-    let limit = input::page(request.limit);
     let filter = ArtifactFilter {
         prefix: input::line_if("prefix", request.prefix.as_deref(), PATH_MAX)?.unwrap_or_default(),
         agent_id: queries::agent_in_filter(world, "agent_id", request.agent_id.as_deref()).await?,
         after: input::unseal(LIST, &request.cursor)?.to_owned(),
-        limit: u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1),
+        limit: 0,
     };
-    let found: Vec<Artifact> = world.store().read(move |r| r.artifact_list(&filter)).await.map_err(Refusal::from)?;
-    let rows = found.iter().take(limit).map(convert::artifact);
-    let (artifacts, next_cursor) = queries::sealed(LIST, rows, found.len() > limit, |last| &last.path);
+    let read = move |r: &mut Tx, most| r.artifact_list(&ArtifactFilter { limit: most, ..filter });
+    let page = queries::page(world, request.limit, read, |row: &Artifact| row.path.clone()).await?;
+    let (artifacts, next_cursor) = page.sealed(LIST, convert::artifact);
     Ok(v1::ListArtifactsResponse { artifacts, next_cursor })
 }
 

@@ -1,18 +1,23 @@
 //! The `Budgets` service.
 
 use ghost_domain::text::nearest;
-use ghost_domain::{Money, Scope};
+use ghost_domain::usage::UsageSum;
+use ghost_domain::{Budget, Money, Scope};
 use ghost_operations::budgets::{self as rules, NewLimits};
 use ghost_proto::v1;
-use ghost_store::tables::UsageFilter;
+use ghost_store::Tx;
+use ghost_store::tables::{BudgetFilter, UsageFilter};
 
 use crate::control::Control;
 use crate::convert::{self, input};
 use crate::dispatch::{Mutation, Query, Result};
-use crate::queries;
+use crate::queries::{self, Page};
 
 /// Largest limit. Sums of larger values would not be exact.
 const LIMIT_MAX: u64 = 1_000_000_000_000_000;
+
+/// Between agent and model in a cursor. It sorts before every character of both, so the text has the order of the list.
+const SEPARATOR: char = '\u{1}';
 
 /// One limit of a request: `Some(Some(_))` sets it, `Some(None)` removes it, `None` leaves it.
 fn limit(field: &str, value: Option<u64>, clear: bool) -> Result<Option<Option<u64>>> {
@@ -38,9 +43,14 @@ fn limits(request: &v1::SetBudgetRequest) -> Result<NewLimits> {
 
 pub(crate) async fn list(cx: Query, request: v1::ListBudgetsRequest) -> Result<v1::ListBudgetsResponse> {
     let sort = input::parsed_if("sort", request.sort.as_deref())?;
-    let cursor = input::unseal("budgets", &request.cursor)?;
-    let page = queries::budgets(&cx.world, sort, cursor, input::page(request.limit)).await?;
-    let (budgets, next_cursor) = page.sealed("budgets", convert::budget);
+    let after: Option<Scope> = input::after("budgets", &request.cursor)?;
+    // Roots are listed only if they are asked for.
+    let filter = BudgetFilter { sort, no_roots: sort.is_none(), after, ..BudgetFilter::default() };
+    let read = move |r: &mut Tx, most| r.budget_list(&BudgetFilter { limit: most, ..filter });
+    let page = queries::page(&cx.world, request.limit, read, |budget: &Budget| budget.scope.to_string()).await?;
+    let (now, root_tokens) = (cx.world.ctx().now(), cx.world.ctx().limits().root_tokens_max);
+    let (budgets, next_cursor) =
+        page.sealed("budgets", |budget| convert::budget(&budget.clone().at(now).with_default(root_tokens)));
     Ok(v1::ListBudgetsResponse { budgets, next_cursor })
 }
 
@@ -74,13 +84,25 @@ async fn check_root(cx: &Mutation, scope: &Scope) -> Result<()> {
     }
 }
 
+/// Usage sums of ended model calls, ordered by agent and model.
+pub(super) async fn usage_sums(cx: &Control, filter: UsageFilter) -> Result<Vec<UsageSum>> {
+    cx.world.store().read(move |r| rules::usage(r, &filter)).await
+}
+
 pub(crate) async fn usage(cx: Query, request: v1::UsageRequest) -> Result<v1::UsageResponse> {
     let agent_id = queries::agent_in_filter(&cx.world, "agent_id", request.agent_id.as_deref()).await?;
     let since = input::instant("since_at_ms", request.since_at_ms)?;
     let filter = UsageFilter { agent_id, since, ..UsageFilter::default() };
     let cursor = input::unseal("usage", &request.cursor)?;
-    let page = queries::usage_page(&cx.world, filter, cursor, request.limit).await?;
-    let (sums, next_cursor) = page.sealed("usage", convert::usage_sum);
+    let from = cursor.split_once(SEPARATOR).and_then(|(agent_id, _)| agent_id.parse().ok());
+    let limit = request.limit;
+    // Each agent of the page has a sum, but that of the cursor may be on the page before, and one shows that more follow.
+    let filter = UsageFilter { from, agents_max: if limit == 0 { 0 } else { limit.saturating_add(2) }, ..filter };
+    let limit = if limit == 0 { usize::MAX } else { limit as usize };
+    let position = |sum: &UsageSum| format!("{}{SEPARATOR}{}", sum.agent_id, sum.model);
+    let mut rows = usage_sums(&cx, filter).await?;
+    rows.retain(|row| position(row).as_str() > cursor);
+    let (sums, next_cursor) = Page::cut(rows, limit, position).sealed("usage", convert::usage_sum);
     Ok(v1::UsageResponse { sums, next_cursor })
 }
 
@@ -96,7 +118,7 @@ pub(crate) async fn set(cx: Mutation, request: v1::SetBudgetRequest) -> Result<v
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::TestControl;
+    use crate::testing::TestControl;
 
     #[tokio::test]
     async fn a_misspelled_scope_gets_the_nearest_one_as_a_hint() {

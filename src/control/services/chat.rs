@@ -1,44 +1,18 @@
 //! The `Chat` service.
 
 use ghost_domain::{AgentId, ChannelName};
+use ghost_operations::Tx;
 use ghost_operations::chat::{self as rules, HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, NewChannel, NewPost};
 use ghost_operations::mail::Chain;
 use ghost_proto::v1;
-use prost::Message as _;
 
 use crate::control::Control;
-use crate::convert::{chat as convert, input};
+use crate::convert::{self, input};
 use crate::dispatch::{Mutation, Query, Result};
 use crate::{act_as, queries};
 
 /// Largest number of members that one request may name.
 const NAMES_MAX: usize = 10_000;
-
-/// The direction of a membership change.
-#[derive(Clone, Copy)]
-enum Membership {
-    In,
-    Out,
-}
-
-/// A membership change.
-struct MemberChange {
-    to: Membership,
-    channel: ChannelName,
-    agent_id: AgentId,
-    as_agent: Option<AgentId>,
-}
-
-impl MemberChange {
-    fn read(to: Membership, channel: &str, agent_id: &str, as_agent: Option<&str>) -> Result<Self> {
-        Ok(Self {
-            to,
-            channel: input::parsed("channel", channel)?,
-            agent_id: input::parsed("agent_id", agent_id)?,
-            as_agent: act_as::acting_agent(as_agent)?,
-        })
-    }
-}
 
 fn new_channel(request: &v1::CreateChannelRequest) -> Result<NewChannel> {
     Ok(NewChannel {
@@ -60,23 +34,21 @@ fn new_post(cx: &Control, request: v1::PostRequest) -> Result<NewPost> {
     })
 }
 
-async fn change_member(cx: Mutation, change: MemberChange) -> Result<v1::Channel> {
-    let MemberChange { to, channel, agent_id, as_agent } = change;
-    let plan = cx.world.plan();
-    let view = cx
-        .once(move |w, by| {
-            let tool = match to {
-                Membership::In => "syscall.chat.invite",
-                Membership::Out => "syscall.chat.remove",
-            };
-            let by = act_as::speaker(w, &plan, by.clone(), as_agent.as_ref(), tool)?;
-            match to {
-                Membership::In => rules::invite(w, &by, &channel, &agent_id),
-                Membership::Out => rules::remove(w, &by, &channel, &agent_id),
-            }
-        })
-        .await?;
-    Ok(convert::channel(&view, &cx.world.ctx().redactor))
+/// Changes the members of a channel by a rule, as the caller or as the agent in `as_agent` with this tool.
+async fn change_member(
+    cx: Mutation,
+    (channel, agent_id, as_agent): (&str, &str, Option<&str>),
+    tool: &'static str,
+    rule: fn(&mut Tx, &rules::Speaker, &ChannelName, &AgentId) -> Result<rules::ChannelView>,
+) -> Result<v1::Channel> {
+    let channel = input::parsed("channel", channel)?;
+    let agent_id = input::parsed("agent_id", agent_id)?;
+    let (as_agent, plan) = (act_as::acting_agent(as_agent)?, cx.world.plan());
+    let changed = cx.once(move |w, by| {
+        let by = act_as::speaker(w, &plan, by.clone(), as_agent.as_ref(), tool)?;
+        rule(w, &by, &channel, &agent_id)
+    });
+    Ok(convert::channel(&changed.await?, cx.redactor()))
 }
 
 pub(crate) async fn list(cx: Query, request: v1::ListChannelsRequest) -> Result<v1::ListChannelsResponse> {
@@ -85,7 +57,7 @@ pub(crate) async fn list(cx: Query, request: v1::ListChannelsRequest) -> Result<
     let after = input::unseal("channels", &request.cursor)?.to_owned();
     let limit = input::page(request.limit);
     let (views, more) = store.read(move |r| rules::list_after(r, member.as_ref(), &after, limit)).await?;
-    let redactor = &cx.world.ctx().redactor;
+    let redactor = cx.redactor();
     let rows = views.iter().map(|view| convert::channel(view, redactor));
     let (channels, next_cursor) = queries::sealed("channels", rows, more, |last| &last.channel);
     Ok(v1::ListChannelsResponse { channels, next_cursor })
@@ -113,17 +85,8 @@ pub(crate) async fn history(cx: Query, request: v1::HistoryRequest) -> Result<v1
     if !forward {
         posts.reverse();
     }
-    let (total, mut used) = (posts.len(), 0);
-    let mut messages: Vec<v1::ChatMessage> = Vec::new();
-    for post in posts {
-        let message = convert::message(&post, &cx.world.ctx().redactor);
-        used += message.encoded_len();
-        if used > queries::PAGE_BYTES && !messages.is_empty() {
-            break;
-        }
-        messages.push(message);
-    }
-    let cut = messages.len() < total;
+    let rows = posts.iter().map(|post| convert::chat_message(post, cx.redactor()));
+    let (mut messages, cut) = queries::within_bytes(rows, false);
     if !forward {
         messages.reverse();
     }
@@ -140,7 +103,7 @@ pub(crate) async fn create(cx: Mutation, request: v1::CreateChannelRequest) -> R
             rules::create(w, &by, new)
         })
         .await?;
-    Ok(convert::created(created, &cx.world.ctx().redactor))
+    Ok(convert::created_channel(created, cx.redactor()))
 }
 
 pub(crate) async fn post(cx: Mutation, request: v1::PostRequest) -> Result<v1::PostResponse> {
@@ -153,15 +116,15 @@ pub(crate) async fn post(cx: Mutation, request: v1::PostRequest) -> Result<v1::P
             rules::post(w, &by, plan.chat_wake, new)
         })
         .await?;
-    Ok(convert::posted(&posted, &cx.world.ctx().redactor))
+    Ok(convert::posted(&posted, cx.redactor()))
 }
 
 pub(crate) async fn invite(cx: Mutation, request: v1::InviteRequest) -> Result<v1::Channel> {
-    let change = MemberChange::read(Membership::In, &request.channel, &request.agent_id, request.as_agent.as_deref())?;
-    change_member(cx, change).await
+    let v1::InviteRequest { channel, agent_id, as_agent, .. } = &request;
+    change_member(cx, (channel, agent_id, as_agent.as_deref()), "syscall.chat.invite", rules::invite).await
 }
 
 pub(crate) async fn remove(cx: Mutation, request: v1::RemoveMemberRequest) -> Result<v1::Channel> {
-    let change = MemberChange::read(Membership::Out, &request.channel, &request.agent_id, request.as_agent.as_deref())?;
-    change_member(cx, change).await
+    let v1::RemoveMemberRequest { channel, agent_id, as_agent, .. } = &request;
+    change_member(cx, (channel, agent_id, as_agent.as_deref()), "syscall.chat.remove", rules::remove).await
 }

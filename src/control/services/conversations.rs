@@ -1,18 +1,19 @@
 //! The `Conversations` service: sends, lists, streams, hands off and redelivers.
 
-mod stream_filter;
 mod watch;
 
 use ghost_domain::conversation::{CONTROL, mime_of};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Attachment, Code, ConversationId, Refusal};
+use ghost_domain::{AgentId, Attachment, Code, Conversation, ConversationId, Refusal};
 use ghost_operations::approvals::{self, ApproveCommand};
 use ghost_operations::conversations::{self as rules, Handover, IncomingMessage, Received, Start};
 use ghost_operations::mail::Chain;
 use ghost_proto::v1;
+use ghost_store::Tx;
 use ghost_world::World;
 
-use crate::convert::{conversations as convert, input};
+use crate::convert;
+use crate::convert::input::{self, Position};
 use crate::dispatch::{Mutation, Query, Result};
 use crate::queries;
 use crate::streams::PermitStream;
@@ -92,7 +93,10 @@ async fn approve(cx: &Mutation, conversation_id: Option<ConversationId>, command
 pub(crate) async fn list(cx: Query, request: v1::ListConversationsRequest) -> Result<v1::ListConversationsResponse> {
     let owner = queries::agent_in_filter(&cx.world, "owner", request.owner.as_deref()).await?;
     let after = input::position_of("conversations", &request.cursor)?;
-    let page = queries::conversations(&cx.world, owner, after, input::page(request.limit)).await?;
+    let after = after.map(|after| (after.at, ConversationId(after.id)));
+    let read = move |r: &mut Tx, most| r.conversation_list(owner.as_ref(), after, most);
+    let position = |row: &Conversation| Position { at: row.updated_at, id: row.conversation_id.0 }.cursor();
+    let page = queries::page(&cx.world, request.limit, read, position).await?;
     let (conversations, next_cursor) = page.sealed("conversations", convert::conversation);
     Ok(v1::ListConversationsResponse { conversations, truncated: false, next_cursor })
 }
@@ -108,8 +112,9 @@ pub(crate) async fn get(cx: Query, request: v1::GetConversationRequest) -> Resul
     if after > conversation.last_seq {
         return Err(queries::beyond_the_end(&conversation, after));
     }
-    let redactor = &cx.world.ctx().redactor;
-    let (entries, _) = queries::within_bytes(entries.iter().map(|entry| convert::entry(entry, redactor)), false);
+    let redactor = cx.redactor();
+    let (entries, _) =
+        queries::within_bytes(entries.iter().map(|entry| convert::conversation_entry(entry, redactor)), false);
     let more = entries.last().is_some_and(|last| last.seq < conversation.last_seq);
     Ok(v1::GetConversationResponse { conversation: Some(convert::conversation(&conversation)), entries, more })
 }
@@ -134,7 +139,7 @@ pub(crate) async fn say(cx: Mutation, request: v1::SayRequest) -> Result<v1::Say
     let heard = say_once(&cx, &request).await?;
     Ok(v1::SayResponse {
         conversation: Some(convert::conversation(&heard.conversation)),
-        entry: Some(convert::entry(&heard.entry, &cx.world.ctx().redactor)),
+        entry: Some(convert::conversation_entry(&heard.entry, cx.redactor())),
     })
 }
 
@@ -163,5 +168,5 @@ pub(crate) async fn redeliver(cx: Mutation, request: v1::RedeliverRequest) -> Re
     let (typed, seq) = (&request.conversation_id, request.seq);
     let id = input::parsed("conversation_id", typed)?;
     let entry = cx.once(move |w, by| rules::redeliver(w, by, id, seq)).await?;
-    Ok(convert::entry(&entry, &cx.world.ctx().redactor))
+    Ok(convert::conversation_entry(&entry, cx.redactor()))
 }

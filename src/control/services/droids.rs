@@ -1,11 +1,11 @@
 //! The `Droids` service: the helpers that agents start.
 
-use ghost_domain::{AgentId, Droid, Refusal};
+use ghost_domain::{AgentId, Droid};
 use ghost_operations::droids as rules;
 use ghost_proto::v1;
+use ghost_store::Tx;
 
-use crate::control::Control;
-use crate::convert::{droids as convert, input};
+use crate::convert::{self, input};
 use crate::dispatch::{Mutation, Query, Result};
 use crate::queries;
 
@@ -19,12 +19,8 @@ const REASON_MAX: usize = 1_000;
 pub(crate) async fn list(cx: Query, request: v1::ListDroidsRequest) -> Result<v1::ListDroidsResponse> {
     let world = &cx.world;
     let parent = queries::agent_in_filter(world, "parent_id", request.parent_id.as_deref()).await?;
-    let after: Option<AgentId> = input::after(LIST, &request.cursor)?;
-    let limit = input::page(request.limit);
-    // One more than the page, to know whether there is another.
-    let most = u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1);
-    let live = request.live;
-    let read = world.store().read(move |r| {
+    let (after, live): (Option<AgentId>, _) = (input::after(LIST, &request.cursor)?, request.live);
+    let read = move |r: &mut Tx, most| {
         if !live {
             return r.droid_list(parent.as_ref(), after.as_ref(), most);
         }
@@ -32,35 +28,28 @@ pub(crate) async fn list(cx: Query, request: v1::ListDroidsRequest) -> Result<v1
         found.retain(|droid| parent.as_ref().is_none_or(|parent| droid.parent_id == *parent));
         found.retain(|droid| after.as_ref().is_none_or(|after| droid.droid_id > *after));
         Ok(found)
-    });
-    let found: Vec<Droid> = read.await.map_err(Refusal::from)?;
-    let redactor = &world.ctx().redactor;
-    let rows = found.iter().take(limit).map(|droid| convert::droid(droid, redactor));
-    let rows = rows.collect::<Result<Vec<v1::Droid>>>()?;
-    let (droids, next_cursor) = queries::sealed(LIST, rows, found.len() > limit, |last| &last.droid_id);
+    };
+    let page = queries::page(world, request.limit, read, |droid: &Droid| droid.droid_id.to_string()).await?;
+    let (droids, next_cursor) = page.sealed(LIST, |droid| convert::droid(droid, cx.redactor()));
     Ok(v1::ListDroidsResponse { droids, next_cursor })
-}
-
-fn response(cx: &Control, droid: &Droid) -> Result<v1::Droid> {
-    convert::droid(droid, &cx.world.ctx().redactor)
 }
 
 pub(crate) async fn get(cx: Query, request: v1::GetDroidRequest) -> Result<v1::Droid> {
     let droid_id = input::line("droid_id", &request.droid_id, ID_MAX)?;
     let read = cx.world.store().read(move |r| rules::named(r, &droid_id));
-    response(&cx, &read.await?)
+    Ok(convert::droid(&read.await?, cx.redactor()))
 }
 
 pub(crate) async fn steer(cx: Mutation, request: v1::SteerDroidRequest) -> Result<v1::Droid> {
     let droid_id = input::line("droid_id", &request.droid_id, ID_MAX)?;
     let message = request.message;
     let steered = cx.once(move |w, by| rules::steer(w, by, &droid_id, &message, None));
-    response(&cx, &steered.await?)
+    Ok(convert::droid(&steered.await?, cx.redactor()))
 }
 
 pub(crate) async fn kill(cx: Mutation, request: v1::KillDroidRequest) -> Result<v1::Droid> {
     let droid_id = input::line("droid_id", &request.droid_id, ID_MAX)?;
     let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX)?;
     let ended = cx.once(move |w, by| rules::kill(w, by, &droid_id, reason.as_deref()));
-    response(&cx, &ended.await?)
+    Ok(convert::droid(&ended.await?, cx.redactor()))
 }

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use ghost_domain::grant::{GRANT_DEFAULT, NewGrant, REASON_MAX};
 use ghost_domain::write_acl::PATH_MAX;
-use ghost_domain::{Grant, GrantId, GrantSource, Refusal};
+use ghost_domain::{Grant, GrantId, GrantSource};
 use ghost_operations::grants as rules;
 use ghost_proto::v1;
 use ghost_store::tables::PAGE_MAX;
 
-use crate::control::Control;
 use crate::convert::{self, input};
 use crate::dispatch::{Mutation, Query, Result};
 use crate::queries;
@@ -47,25 +46,21 @@ pub(crate) async fn list(cx: Query, request: v1::ListGrantsRequest) -> Result<v1
             }
         }
     });
-    let live: Vec<Grant> = read.await.map_err(Refusal::from)?;
+    let live: Vec<Grant> = read.await?;
     let rest: Vec<Grant> = live.into_iter().filter(|grant| after.is_none_or(|id| grant.grant_id > id)).collect();
-    let rows = rest.iter().take(limit).map(|grant| convert::grant(grant, &world.ctx().redactor));
+    let rows = rest.iter().take(limit).map(|grant| convert::grant(grant, cx.redactor()));
     let (grants, next_cursor) = queries::sealed(LIST, rows, rest.len() > limit, |last| &last.grant_id);
     Ok(v1::ListGrantsResponse { grants, next_cursor })
-}
-
-fn response(cx: &Control, grant: &Grant) -> v1::Grant {
-    convert::grant(grant, &cx.world.ctx().redactor)
 }
 
 pub(crate) async fn add(cx: Mutation, request: v1::AddGrantRequest) -> Result<v1::Grant> {
     let new = new_grant(&request)?;
     let made = cx.once(move |w, by| rules::add(w, by, new));
-    Ok(response(&cx, &made.await?))
+    Ok(convert::grant(&made.await?, cx.redactor()))
 }
 
 pub(crate) async fn revoke(cx: Mutation, request: v1::RevokeGrantRequest) -> Result<v1::Grant> {
     let grant_id = input::parsed("grant_id", &request.grant_id)?;
     let gone = cx.once(move |w, by| rules::revoke(w, by, grant_id));
-    Ok(response(&cx, &gone.await?))
+    Ok(convert::grant(&gone.await?, cx.redactor()))
 }

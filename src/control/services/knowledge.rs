@@ -2,12 +2,11 @@
 
 use ghost_domain::grantee::grantees;
 use ghost_domain::text::clip;
-use ghost_domain::{Grantee, KnowledgeEntry, Limits, Refusal};
+use ghost_domain::{Grantee, Limits, Refusal};
 use ghost_operations::knowledge::{self as rules, Wanted, WithVersions, Writing};
 use ghost_proto::v1;
 
-use crate::control::Control;
-use crate::convert::{input, knowledge as convert};
+use crate::convert::{self, input};
 use crate::dispatch::{Mutation, Query, Result};
 use crate::{act_as, queries};
 
@@ -72,8 +71,8 @@ pub(crate) async fn list(cx: Query, request: v1::ListKnowledgeRequest) -> Result
             rules::list(r, &author.viewer, &wanted)
         })
         .await?;
-    let redactor = &cx.world.ctx().redactor;
-    let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor, false));
+    let redactor = cx.redactor();
+    let entries = listed.entries.iter().map(|entry| convert::knowledge_entry(entry, redactor, false));
     let (entries, next_cursor) = queries::sealed("knowledge", entries, listed.more, |last| &last.entry_id);
     Ok(v1::ListKnowledgeResponse { entries, next_cursor })
 }
@@ -89,15 +88,11 @@ pub(crate) async fn read(cx: Query, request: v1::ReadKnowledgeRequest) -> Result
             rules::read(r, &author.viewer, &request.entry_id, request.versions)
         })
         .await?;
-    let redactor = &cx.world.ctx().redactor;
+    let redactor = cx.redactor();
     Ok(v1::ReadKnowledgeResponse {
-        entry: Some(convert::entry(&found.entry, redactor, true)),
-        versions: found.versions.iter().map(|version| convert::version(version, redactor)).collect(),
+        entry: Some(convert::knowledge_entry(&found.entry, redactor, true)),
+        versions: found.versions.iter().map(|version| convert::knowledge_version(version, redactor)).collect(),
     })
-}
-
-fn answer(cx: &Control, entry: &KnowledgeEntry) -> v1::KnowledgeEntry {
-    convert::entry(entry, &cx.world.ctx().redactor, true)
 }
 
 pub(crate) async fn write(cx: Mutation, request: v1::WriteKnowledgeRequest) -> Result<v1::KnowledgeEntry> {
@@ -113,7 +108,7 @@ pub(crate) async fn write(cx: Mutation, request: v1::WriteKnowledgeRequest) -> R
             rules::write(w, &author, new)
         })
         .await?;
-    Ok(answer(&cx, &entry))
+    Ok(convert::knowledge_entry(&entry, cx.redactor(), true))
 }
 
 pub(crate) async fn delete(cx: Mutation, request: v1::DeleteKnowledgeRequest) -> Result<v1::KnowledgeEntry> {
@@ -125,5 +120,5 @@ pub(crate) async fn delete(cx: Mutation, request: v1::DeleteKnowledgeRequest) ->
             rules::delete(w, &author, &request.entry_id, request.expected_version)
         })
         .await?;
-    Ok(answer(&cx, &entry))
+    Ok(convert::knowledge_entry(&entry, cx.redactor(), true))
 }

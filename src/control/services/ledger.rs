@@ -1,11 +1,13 @@
 //! The `Ledger` service: the record of tool calls.
 
-use ghost_domain::{CallTotals, Refusal};
+use ghost_domain::{CallId, LedgerRow};
 use ghost_proto::v1;
+use ghost_store::Tx;
 use ghost_store::tables::LedgerFilter;
 
 use crate::control::Control;
-use crate::convert::{self, input};
+use crate::convert;
+use crate::convert::input::{self, Position};
 use crate::dispatch::{Query, Result};
 use crate::queries;
 
@@ -29,8 +31,7 @@ async fn filter(cx: &Control, request: &v1::LedgerTotalsRequest) -> Result<Ledge
 
 pub(crate) async fn totals(cx: Query, request: v1::LedgerTotalsRequest) -> Result<v1::LedgerTotalsResponse> {
     let filter = filter(&cx, &request).await?;
-    let read = cx.world.store().read(move |r| r.call_totals(&filter));
-    let totals: Vec<CallTotals> = read.await.map_err(Refusal::from)?;
+    let totals = cx.world.store().read(move |r| r.call_totals(&filter)).await?;
     Ok(v1::LedgerTotalsResponse { totals: totals.iter().map(convert::call_totals).collect() })
 }
 
@@ -46,12 +47,47 @@ pub(crate) async fn list(cx: Query, request: v1::ListLedgerRequest) -> Result<v1
         },
     )
     .await?;
-    let after = input::position_of("ledger", &request.cursor)?;
+    let after = input::position_of("ledger", &request.cursor)?.map(|after| (after.at, CallId(after.id)));
     let turn_id = filter.turn_id;
-    let page = queries::ledger(&cx.world, filter, after, input::page(request.limit)).await?;
+    let read = move |r: &mut Tx, most| r.call_list(&LedgerFilter { after, limit: most, ..filter });
+    let position = |row: &LedgerRow| Position { at: row.started_at, id: row.call_id.0 }.cursor();
+    let page = queries::page(&cx.world, request.limit, read, position).await?;
     if let (Some(turn_id), true) = (turn_id, after.is_none() && page.rows.is_empty()) {
         queries::turn_in_filter(&cx.world, turn_id).await?;
     }
     let (rows, next_cursor) = page.sealed("ledger", convert::ledger_row);
     Ok(v1::ListLedgerResponse { rows, next_cursor })
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::{CallStatus, Timestamp, TurnId};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::testing::TestControl;
+
+    #[tokio::test]
+    async fn calls_of_a_deleted_turn_are_listed() {
+        let test = TestControl::new().await;
+        let gone = TurnId(Uuid::from_u128(7));
+        let call_id = CallId(Uuid::from_u128(8));
+        let started = LedgerRow::new(call_id, "ada".parse().unwrap(), gone, "workspace.read", Timestamp(1));
+        let call = LedgerRow { status: CallStatus::Ok, ..started };
+        let write = test.world.store().write(move |w| w.call_put(&call));
+        write.await.unwrap();
+        let list = async |turn_id: TurnId, status: Option<&str>| {
+            let request = v1::ListLedgerRequest {
+                turn_id: Some(turn_id.to_string()),
+                status: status.map(str::to_owned),
+                ..v1::ListLedgerRequest::default()
+            };
+            super::list(test.query(), request).await.map(|page| page.rows.len())
+        };
+        assert_eq!(list(gone, None).await, Ok(1));
+        // The turn is accepted even if none of its calls match.
+        assert_eq!(list(gone, Some("failed")).await, Ok(0));
+        let never = list(TurnId(Uuid::from_u128(9)), Some("failed")).await.unwrap_err();
+        assert_eq!(never.code, ghost_domain::Code::NotFound);
+    }
 }

@@ -1,12 +1,16 @@
 //! The `Messages` service: messages and asks from operators, and dead letters.
 
-use ghost_domain::{AgentId, Ask, AskStatus, Code, DeadLetter, DeadLetterStatus, Envelope, Kind, Limits, Refusal};
+use ghost_domain::{
+    AgentId, Ask, AskStatus, Code, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, Kind, Limits, Refusal,
+};
 use ghost_operations::mail::{Chain, NewMessage, why_mail_waits};
-use ghost_operations::{asks, dead_letters};
+use ghost_operations::{asks, dead_letters, mail};
 use ghost_proto::v1;
+use ghost_store::Tx;
 
 use crate::control::Control;
-use crate::convert::{self, input};
+use crate::convert;
+use crate::convert::input::{self, Position};
 use crate::dispatch::{Mutation, Query, Result};
 use crate::queries;
 
@@ -19,7 +23,7 @@ async fn why_it_waits(cx: &Control, sent: &Envelope) -> Result<Option<String>> {
     let to = sent.to.clone();
     let receiver = cx.world.store().read(move |r| r.agent_get(&to)).await?;
     let waits = receiver.and_then(|receiver| why_mail_waits(cx.world.ctx(), &receiver));
-    Ok(waits.map(|why| cx.world.ctx().redactor.redact(&why)))
+    Ok(waits.map(|why| cx.redactor().redact(&why)))
 }
 
 pub(crate) async fn list_dead(cx: Query, request: v1::ListDeadRequest) -> Result<v1::ListDeadResponse> {
@@ -32,17 +36,29 @@ pub(crate) async fn list_dead(cx: Query, request: v1::ListDeadRequest) -> Result
             Refusal { hint, ..refusal }
         })?),
     };
-    let after = input::position_of("dead letters", &request.cursor)?;
-    let limit = input::page(request.limit);
-    let page = queries::dead_letters(&cx.world, agent_id, status, after, limit).await?;
+    let after = input::position_of("dead letters", &request.cursor)?.map(|after| (after.at, DeadLetterId(after.id)));
+    let read = move |r: &mut Tx, most| r.dead_letter_list(agent_id.as_ref(), status, after, most);
+    let position = |row: &DeadLetter| Position { at: row.created_at, id: row.dead_letter_id.0 }.cursor();
+    let page = queries::page(&cx.world, request.limit, read, position).await?;
     let (dead_letters, next_cursor) = page.sealed("dead letters", convert::dead_letter);
     Ok(v1::ListDeadResponse { dead_letters, next_cursor, truncated: false })
 }
 
 pub(crate) async fn get_dead(cx: Query, request: v1::GetDeadRequest) -> Result<v1::GetDeadResponse> {
-    let id = input::parsed("dead_letter_id", &request.dead_letter_id)?;
-    let (letter, envelopes) = queries::dead_letter(&cx.world, id).await?;
-    let redactor = &cx.world.ctx().redactor;
+    let id: DeadLetterId = input::parsed("dead_letter_id", &request.dead_letter_id)?;
+    let read = cx.world.store().read(move |r| {
+        let Some(letter) = r.dead_letter_get(id)? else {
+            return Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`"));
+        };
+        let mut envelopes = Vec::with_capacity(letter.messages.len());
+        // Messages that retention has deleted are omitted.
+        for message_id in &letter.messages {
+            envelopes.extend(r.message_get(*message_id)?);
+        }
+        Ok((letter, envelopes))
+    });
+    let (letter, envelopes) = read.await?;
+    let redactor = cx.redactor();
     let mail = envelopes.iter().map(|envelope| convert::envelope(envelope, redactor));
     let (envelopes, truncated) = queries::within_bytes(mail, false);
     Ok(v1::GetDeadResponse { dead_letter: Some(convert::dead_letter(&letter)), envelopes, truncated })
@@ -62,7 +78,12 @@ pub(crate) async fn send(cx: Mutation, request: v1::SendRequest) -> Result<v1::S
         attachments: input::paths("attachments", &request.attachments)?,
         ..NewMessage::new(&to, cx.by.clone(), Kind::Message, body, Chain::root(ctx))
     };
-    let sent = cx.once(move |w, _| queries::deliver(w, new_message)).await?;
+    let sent = cx.once(move |w, _| {
+        let sent = mail::deliver(w, new_message)?;
+        // As it is stored, with its position in the inbox.
+        Ok(w.message_get(sent.message_id)?.unwrap_or(sent))
+    });
+    let sent = sent.await?;
     let waits = why_it_waits(&cx, &sent).await?;
     Ok(v1::SendResponse {
         message_id: sent.message_id.to_string(),
@@ -88,7 +109,7 @@ pub(crate) async fn ask(cx: Mutation, request: v1::AskRequest) -> Result<v1::Ask
     })?;
     let refusal = why_unanswered(&ask);
     let error_code = refusal.as_ref().map(|refusal| refusal.code.as_str().to_owned());
-    let redact = |text: String| cx.world.ctx().redactor.redact(&text);
+    let redact = |text: String| cx.redactor().redact(&text);
     Ok(v1::AskResponse {
         ask_id: ask.ask_id.to_string(),
         status: ask.status.as_str().to_owned(),

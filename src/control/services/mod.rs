@@ -1,28 +1,30 @@
 //! The handlers of all methods, one file for each service, and the table that names them.
 
-pub(crate) mod agents;
-pub(crate) mod approvals;
-pub(crate) mod artifacts;
-pub(crate) mod budgets;
-pub(crate) mod chat;
+mod agents;
+mod approvals;
+mod artifacts;
+mod budgets;
+mod chat;
 mod conversations;
 mod droids;
 mod events;
-pub(crate) mod grants;
+mod grants;
 mod knowledge;
-pub(crate) mod ledger;
-pub(crate) mod messages;
+mod ledger;
+mod messages;
 mod schedules;
-pub(crate) mod sessions;
-pub(crate) mod skills;
+mod sessions;
+mod skills;
 mod state;
-pub(crate) mod tasks;
-pub(crate) mod tool_registry;
+mod tasks;
 mod toolboxes;
 mod tools;
 mod tools_watch;
 mod turns;
 mod world;
+
+#[cfg(test)]
+mod paging_tests;
 
 pub(crate) use world::population;
 

@@ -5,14 +5,16 @@ use std::time::Duration;
 use ghost_domain::schedule::words::{AHEAD_MAX_MS, NAME_MAX};
 use ghost_domain::schedule::{Change, JobMode, JobOptions, Missed, When};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Refusal, ScheduleKind};
+use ghost_domain::{AgentId, Refusal, Schedule, ScheduleKind};
 use ghost_operations::OperationContext;
 use ghost_operations::mail::Chain;
 use ghost_operations::schedules::{self as rules, NewSchedule};
 use ghost_proto::v1;
+use ghost_store::Tx;
+use ghost_store::tables::SchedulePlace;
 
 use crate::control::Control;
-use crate::convert::{input, schedules as convert};
+use crate::convert::{self, input};
 use crate::dispatch::{Mutation, Query, Result};
 use crate::queries;
 
@@ -146,8 +148,19 @@ pub(crate) async fn list(cx: Query, request: v1::ListSchedulesRequest) -> Result
     let agent_id = queries::agent_in_filter(&cx.world, "agent_id", request.agent_id.as_deref()).await?;
     let kind = input::parsed_if("kind", request.kind.as_deref())?;
     let cursor = input::unseal("schedules", &request.cursor)?;
-    let page = queries::schedules(&cx.world, agent_id, kind, cursor, input::page(request.limit)).await?;
-    let redactor = &cx.world.ctx().redactor;
+    // The separator cannot occur in an agent id or a kind.
+    let after: Option<SchedulePlace> = match cursor.splitn(3, '\u{1}').collect::<Vec<_>>()[..] {
+        [""] => None,
+        [agent_id, kind, name] => match (agent_id.parse(), kind.parse()) {
+            (Ok(agent_id), Ok(kind)) => Some((agent_id, kind, name.to_owned())),
+            _ => return Err(input::bad_cursor(cursor)),
+        },
+        _ => return Err(input::bad_cursor(cursor)),
+    };
+    let read = move |r: &mut Tx, _| r.schedule_list(agent_id.as_ref(), kind, after.as_ref());
+    let position = |row: &Schedule| format!("{}\u{1}{}\u{1}{}", row.agent_id, row.kind.as_str(), row.name);
+    let page = queries::page(&cx.world, request.limit, read, position).await?;
+    let redactor = cx.redactor();
     let (schedules, next_cursor) = page.sealed("schedules", |schedule| convert::schedule(schedule, redactor));
     Ok(v1::ListSchedulesResponse { schedules, truncated: false, next_cursor })
 }
@@ -157,19 +170,15 @@ pub(crate) async fn runs(cx: Query, request: v1::ListRunsRequest) -> Result<v1::
     let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
     let store = cx.world.store();
     let found = store.read(move |r| rules::runs(r, schedule_id, limit)).await?;
-    let redactor = &cx.world.ctx().redactor;
-    Ok(v1::ListRunsResponse { runs: found.iter().map(|run| convert::run(run, redactor)).collect() })
-}
-
-fn response(cx: &Control, schedule: &ghost_domain::Schedule) -> v1::Schedule {
-    convert::schedule(schedule, &cx.world.ctx().redactor)
+    let redactor = cx.redactor();
+    Ok(v1::ListRunsResponse { runs: found.iter().map(|run| convert::schedule_run(run, redactor)).collect() })
 }
 
 pub(crate) async fn get(cx: Query, request: v1::GetScheduleRequest) -> Result<v1::Schedule> {
     let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
     let store = cx.world.store();
     let found = store.read(move |r| rules::get(r, schedule_id)).await;
-    Ok(response(&cx, &found?))
+    Ok(convert::schedule(&found?, cx.redactor()))
 }
 
 pub(crate) async fn set(cx: Mutation, request: v1::SetScheduleRequest) -> Result<v1::Schedule> {
@@ -180,7 +189,7 @@ pub(crate) async fn set(cx: Mutation, request: v1::SetScheduleRequest) -> Result
         new = with_baseline(&cx, new).await?;
     }
     let schedule = cx.once(move |w, by| rules::set(w, by, new)).await?;
-    Ok(response(&cx, &schedule))
+    Ok(convert::schedule(&schedule, cx.redactor()))
 }
 
 pub(crate) async fn enable(cx: Mutation, request: v1::EnableScheduleRequest) -> Result<v1::Schedule> {
@@ -194,18 +203,18 @@ pub(crate) async fn enable(cx: Mutation, request: v1::EnableScheduleRequest) -> 
         }
     }
     let schedule = cx.once(move |w, by| rules::enable(w, by, schedule_id, enabled)).await?;
-    Ok(response(&cx, &schedule))
+    Ok(convert::schedule(&schedule, cx.redactor()))
 }
 
 pub(crate) async fn cancel(cx: Mutation, request: v1::CancelScheduleRequest) -> Result<v1::Schedule> {
     let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
     let schedule = cx.once(move |w, by| rules::cancel(w, by, schedule_id)).await?;
-    Ok(response(&cx, &schedule))
+    Ok(convert::schedule(&schedule, cx.redactor()))
 }
 
 pub(crate) async fn run(cx: Mutation, request: v1::RunScheduleRequest) -> Result<v1::ScheduleRun> {
     let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
     let chain = Chain::root(cx.world.ctx());
     let run = cx.once(move |w, by| rules::run_now(w, by, schedule_id, chain)).await?;
-    Ok(convert::run(&run, &cx.world.ctx().redactor))
+    Ok(convert::schedule_run(&run, cx.redactor()))
 }

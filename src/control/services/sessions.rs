@@ -42,7 +42,7 @@ pub(crate) async fn get(cx: Query, request: v1::GetSessionRequest) -> Result<v1:
         sessions::history(r, &agent_id, conversation_id, before, turns)
     });
     let history = read.await?;
-    let redactor = &cx.world.ctx().redactor;
+    let redactor = cx.redactor();
     let entry = |entry: &SessionEntry| v1::SessionEntry {
         turn_id: entry.turn_id.to_string(),
         at_ms: entry.at.0,

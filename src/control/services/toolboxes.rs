@@ -38,7 +38,7 @@ impl From<StoredTool> for v1::ToolboxTool {
 }
 
 fn rows(cx: &Control, toolbox: &ToolboxPlan, found: Vec<Trust>) -> Vec<StoredTool> {
-    let redactor = &cx.world.ctx().redactor;
+    let redactor = cx.redactor();
     let row = |trust: Trust| StoredTool {
         name: toolbox.full(&trust.tool),
         state: trust.state.as_str().to_owned(),

@@ -4,19 +4,19 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_domain::{AgentId, CallStatus, Code, Refusal, RequestKey, TurnId};
+use ghost_domain::{AgentId, CallStatus, Code, LedgerRow, Limits, Refusal, RequestKey, StoredAnswer, TurnId};
 use ghost_operations::turns;
 use ghost_proto::v1;
+use ghost_store::tables::LedgerFilter;
 use ghost_world::{OperatorCall, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::tool_registry::{self, listed, registry};
 use super::tools_watch;
 use crate::control::Control;
-use crate::convert::{input, refusals};
-use crate::dispatch::{Mutation, Query, Result};
-use crate::queries::{self, TakeOver};
+use crate::convert::{self, input};
+use crate::dispatch::{Mutation, Query, Result, stored_answer};
+use crate::queries::{self, registry};
 use crate::streams::PermitStream;
 
 /// Largest length of a tool's name, in characters.
@@ -67,18 +67,18 @@ struct Answer {
 }
 
 impl Answer {
-    fn message(self) -> Result<v1::CallToolResponse> {
-        Ok(v1::CallToolResponse {
+    fn message(self) -> v1::CallToolResponse {
+        v1::CallToolResponse {
             call_id: self.call_id,
             turn_id: self.turn_id,
             agent_id: self.agent_id.to_string(),
             tool: self.tool,
             status: self.status,
             result_json: self.result_json,
-            refusal_json: self.refusal.as_ref().map(refusals::refusal_json).transpose()?,
+            refusal_json: self.refusal.as_ref().map(convert::refusal_json),
             duration_ms: self.duration_ms,
             truncated: self.truncated,
-        })
+        }
     }
 }
 
@@ -154,7 +154,7 @@ async fn call_once(cx: &Mutation, call: Call) -> Result<Answer> {
         StoredCall::Begun { epoch: earlier, turn_id: Some(turn_id), attempt: before } if earlier != epoch => {
             let found = stored_text(&StoredCall::Begun { epoch: earlier, attempt: before, turn_id: Some(turn_id) })?;
             let ours = stored_text(&StoredCall::Begun { epoch, attempt, turn_id: Some(turn_id) })?;
-            match queries::take_over_call(world, cx.key.clone(), turn_id, found, ours).await? {
+            match take_over(world, cx.key.clone(), turn_id, found, ours).await? {
                 TakeOver::Ours => run_in_time(cx, call, turn_id, true).await,
                 TakeOver::Lost => Err(outcome_unknown()),
                 TakeOver::Others => wait_for_other(cx, call.timeout).await,
@@ -224,7 +224,7 @@ async fn run(world: Arc<World>, key: RequestKey, call: OperatorCall) -> Result<A
         Err(refusal) => StoredCall::Refused(refusal),
     };
     let text = stored_text(&stored)?;
-    if let Err(refusal) = queries::store_answer(&world, key, text).await {
+    if let Err(refusal) = store_answer(&world, key, text).await {
         // The caller still gets the outcome; only a repetition will not.
         tracing::warn!(%refusal, "the answer to a tool call could not be stored");
     }
@@ -241,7 +241,7 @@ async fn answer(world: &World, call: OperatorCall) -> Result<Answer> {
     if resumed && let Some(refusal) = outcome.refusal.as_ref().filter(|refusal| refusal.code == Code::OutcomeUnknown) {
         return Err(refusal.clone());
     }
-    let row = queries::call_of_turn(world, turn_id).await?;
+    let row = call_of_turn(world, turn_id).await?;
     Ok(Answer {
         call_id: row.as_ref().map(|row| row.call_id.to_string()).unwrap_or_default(),
         turn_id: turn_id.to_string(),
@@ -264,7 +264,7 @@ async fn answer(world: &World, call: OperatorCall) -> Result<Answer> {
 /// Waits until a call that runs in this daemon has stored its answer.
 async fn ended(world: &World, key: &RequestKey) -> Result<Answer> {
     loop {
-        let Some(text) = queries::stored_answer(world, key).await? else { return Err(outcome_unknown()) };
+        let Some(text) = stored_answer(world, key).await? else { return Err(outcome_unknown()) };
         let stored: StoredCall = serde_json::from_str(&text)
             .map_err(|error| Refusal::new(Code::Internal, format!("the stored answer cannot be parsed: {error}")))?;
         match stored {
@@ -282,8 +282,9 @@ pub(crate) async fn watch(cx: Query, request: v1::WatchToolsRequest) -> Result<P
 
 pub(crate) async fn brief(cx: Query, request: v1::BriefToolsRequest) -> Result<v1::BriefToolsResponse> {
     let agent_id = input::parsed("agent_id", &request.agent_id)?;
-    let tools = listed(&cx.world, &agent_id).await?;
-    Ok(v1::BriefToolsResponse { text: tool_registry::brief(&tools) })
+    let tools = registry(&cx.world, &agent_id).await?.specs();
+    let text = tools.iter().map(|tool| format!("- {}: {}\n", tool.name, tool.description)).collect();
+    Ok(v1::BriefToolsResponse { text })
 }
 
 pub(crate) async fn call(cx: Mutation, request: v1::CallToolRequest) -> Result<v1::CallToolResponse> {
@@ -291,7 +292,46 @@ pub(crate) async fn call(cx: Mutation, request: v1::CallToolRequest) -> Result<v
     // A separate task from the marker on. Otherwise a caller that disconnects between the
     // marker and the call would leave a call that is recorded as started but never runs.
     let called = tokio::spawn(async move { call_once(&cx, call).await });
-    called.await.unwrap_or_else(|_| Err(outcome_unknown())).and_then(Answer::message)
+    called.await.unwrap_or_else(|_| Err(outcome_unknown())).map(Answer::message)
+}
+
+/// The call of an operator's turn, which has exactly one.
+async fn call_of_turn(world: &World, turn_id: TurnId) -> Result<Option<LedgerRow>> {
+    let filter = LedgerFilter { turn_id: Some(turn_id), limit: 1, ..LedgerFilter::default() };
+    let rows = world.store().read(move |r| r.call_list(&filter)).await?;
+    Ok(rows.into_iter().next())
+}
+
+/// Stores the answer of a request that has ended, in place of the marker that it had started.
+async fn store_answer(world: &World, key: RequestKey, answer: String) -> Result<()> {
+    let at = world.ctx().now();
+    world.store().write(move |w| w.request_put(&StoredAnswer { key, answer, at })).await.map_err(Refusal::from)
+}
+
+/// The request that continues a call of an earlier daemon process, if any.
+enum TakeOver {
+    /// This request continues it.
+    Ours,
+    /// Another request with the same id has already taken it over.
+    Others,
+    /// No one: its turn may have been pruned, so its outcome is unknown.
+    Lost,
+}
+
+/// Replaces `found`, the marker of an earlier daemon process, by `ours`, the marker of this one.
+async fn take_over(world: &World, key: RequestKey, turn_id: TurnId, found: String, ours: String) -> Result<TakeOver> {
+    world
+        .write(move |w| {
+            let stored = w.request_get(&key.principal, &key.request_id)?;
+            let Some(stored) = stored.filter(|stored| stored.answer == found) else { return Ok(TakeOver::Others) };
+            let oldest = w.ctx.now().minus(Limits::days(w.ctx.limits().journal_days));
+            if stored.at <= oldest && w.turn_get(turn_id)?.is_none() {
+                return Ok(TakeOver::Lost);
+            }
+            w.request_put(&StoredAnswer { answer: ours, ..stored })?;
+            Ok(TakeOver::Ours)
+        })
+        .await
 }
 
 #[cfg(test)]

@@ -16,10 +16,10 @@ use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
-use super::tool_registry::registry;
-use crate::connections::Peer;
 use crate::control::Control;
+use crate::queries::registry;
 use crate::refusal::status;
+use crate::serving::connections::Peer;
 use crate::streams::{PermitStream, StreamPermit};
 
 /// Capacity of one reader's queue.

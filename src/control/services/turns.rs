@@ -1,13 +1,14 @@
 //! The `Turns` service: turns and their journals.
 
 use ghost_domain::text::clip;
-use ghost_domain::{CallId, Code, Refusal, TurnId, TurnStatus};
-use ghost_operations::turns;
-use ghost_operations::turns::Settled;
+use ghost_domain::{CallId, Code, Party, Refusal, Turn, TurnId, TurnStatus};
+use ghost_operations::Tx;
+use ghost_operations::turns::{self, Settled};
 use ghost_proto::v1;
 use ghost_store::tables::TurnFilter;
 
-use crate::convert::{self, input};
+use crate::convert;
+use crate::convert::input::{self, Position};
 use crate::dispatch::{Mutation, Query, Result};
 use crate::queries;
 
@@ -34,10 +35,21 @@ pub(crate) async fn list(cx: Query, request: v1::ListTurnsRequest) -> Result<v1:
         root_id: input::parsed_if("root_id", request.root_id.as_deref())?,
         ..TurnFilter::default()
     };
-    let after = input::position_of("turns", &request.cursor)?;
-    let (world, limit) = (&cx.world, input::page(request.limit));
-    let page = queries::turns(world, filter, after, limit).await?;
-    let (turns, next_cursor) = page.sealed("turns", |turn| convert::turn(turn, &cx.world.ctx().redactor));
+    let after = input::position_of("turns", &request.cursor)?.map(|after| (after.at, TurnId(after.id)));
+    let root_id = filter.root_id;
+    let position = |turn: &Turn| Position { at: turn.started_at, id: turn.turn_id.0 }.cursor();
+    let page = queries::page(
+        &cx.world,
+        request.limit,
+        move |r, most| r.turn_list(&TurnFilter { after, limit: most, ..filter }),
+        position,
+    )
+    .await?;
+    // Checked last, because a turn may be the only record of its root.
+    if let Some(root_id) = root_id.filter(|_| after.is_none() && page.rows.is_empty()) {
+        queries::root_named(&cx.world, root_id).await?;
+    }
+    let (turns, next_cursor) = page.sealed("turns", |turn| convert::turn(turn, cx.redactor()));
     Ok(v1::ListTurnsResponse { turns, next_cursor })
 }
 
@@ -46,8 +58,13 @@ pub(crate) async fn get(cx: Query, request: v1::GetTurnRequest) -> Result<v1::Ge
         0 => STEPS,
         limit => limit.min(STEPS_MAX),
     };
-    let (turn, rows) = queries::turn(&cx.world, input::parsed("turn_id", &request.turn_id)?).await?;
-    let redactor = &cx.world.ctx().redactor;
+    let turn_id = input::parsed("turn_id", &request.turn_id)?;
+    let read = cx.world.store().read(move |r| match r.turn_get(turn_id)? {
+        Some(turn) => Ok((turn, r.journal_of(turn_id)?)),
+        None => Err(queries::no_turn(turn_id)),
+    });
+    let (turn, rows) = read.await?;
+    let redactor = cx.redactor();
     let mut steps = Vec::new();
     let (mut bytes, mut more) = (0, false);
     for row in rows.iter().filter(|row| row.seq > request.after_seq) {
@@ -67,7 +84,7 @@ pub(crate) async fn get(cx: Query, request: v1::GetTurnRequest) -> Result<v1::Ge
 pub(crate) async fn retry(cx: Mutation, request: v1::RetryTurnRequest) -> Result<v1::RetryTurnResponse> {
     let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
     let turn = cx.once(move |w, by| turns::retry(w, by, turn_id)).await?;
-    let turn = Some(convert::turn(&turn, &cx.world.ctx().redactor));
+    let turn = Some(convert::turn(&turn, cx.redactor()));
     Ok(v1::RetryTurnResponse { turn })
 }
 
@@ -89,6 +106,108 @@ pub(crate) async fn settle(cx: Mutation, request: v1::SettleCallRequest) -> Resu
 pub(crate) async fn cancel(cx: Mutation, request: v1::CancelTurnRequest) -> Result<v1::CancelTurnResponse> {
     let reason = input::line_if("reason", request.reason.as_deref(), 300)?;
     let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
-    let (turn, changed) = cx.once(move |w, by| queries::cancel_turn(w, by, turn_id, reason.as_deref())).await?;
-    Ok(v1::CancelTurnResponse { turn: Some(convert::turn(&turn, &cx.world.ctx().redactor)), changed })
+    let (turn, changed) = cx.once(move |w, by| cancel_open(w, by, turn_id, reason.as_deref())).await?;
+    Ok(v1::CancelTurnResponse { turn: Some(convert::turn(&turn, cx.redactor())), changed })
+}
+
+/// Cancels an open turn. A turn that has ended stays as it is; the flag is then false.
+fn cancel_open(w: &mut Tx, by: &Party, turn_id: TurnId, reason: Option<&str>) -> Result<(Turn, bool)> {
+    match w.turn_get(turn_id)? {
+        None => Err(queries::no_turn(turn_id)),
+        Some(turn) if turn.status != TurnStatus::Open => Ok((turn, false)),
+        Some(_) => {
+            let mut turn = turns::cancel(w, by, turn_id)?;
+            if let Some(reason) = reason {
+                turn.reason = Some(format!("by {by}: {}", w.ctx.redactor.redact(&clip(reason, 300))));
+                w.turn_put(&turn)?;
+            }
+            Ok((turn, true))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::root_tally::RootTally;
+    use ghost_domain::{RootId, Timestamp};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::testing::TestControl;
+
+    fn root(n: u128) -> RootId {
+        RootId(Uuid::from_u128(n))
+    }
+
+    fn turn_row(n: u128, root_id: RootId) -> Result<Turn> {
+        let started_at = Timestamp(i64::try_from(n).unwrap_or_default());
+        Ok(Turn {
+            source: "operator".into(),
+            status: TurnStatus::Finished,
+            calls: 1,
+            ended_at: Some(Timestamp(0)),
+            ..Turn::new(TurnId(Uuid::from_u128(n)), "ada".parse()?, root_id, started_at)
+        })
+    }
+
+    /// Stores ended turns. Turn `n` started at millisecond `n`, with the root `root_of(n)`.
+    async fn put(test: &TestControl, count: u128, root_of: impl Fn(u128) -> RootId + Send + 'static) {
+        let write = test.world.store().write(move |w| {
+            for n in 1..=count {
+                let turn = turn_row(n, root_of(n))?;
+                w.turn_put(&turn)?;
+            }
+            Ok::<_, Refusal>(())
+        });
+        write.await.unwrap();
+    }
+
+    async fn page(test: &TestControl, root_id: RootId, cursor: &str) -> Result<v1::ListTurnsResponse> {
+        let (root_id, cursor) = (Some(root_id.to_string()), cursor.to_owned());
+        list(test.query(), v1::ListTurnsRequest { root_id, cursor, limit: 2, ..Default::default() }).await
+    }
+
+    fn numbers(page: &v1::ListTurnsResponse) -> Vec<u128> {
+        page.turns.iter().map(|turn| turn.turn_id.parse::<TurnId>().unwrap().0.as_u128()).collect()
+    }
+
+    #[tokio::test]
+    async fn turns_of_a_root_are_found_behind_many_turns_of_other_roots() {
+        let test = TestControl::new().await;
+        put(&test, 3_000, |n| if n <= 3 { root(1) } else { root(0) }).await;
+        let never = page(&test, root(99), "").await.unwrap_err();
+        assert_eq!((never.code, never.message.contains("root")), (Code::NotFound, true));
+        let first = page(&test, root(1), "").await.unwrap();
+        assert_eq!(numbers(&first), [3, 2]);
+        let second = page(&test, root(1), &first.next_cursor).await.unwrap();
+        assert_eq!((numbers(&second), second.next_cursor.as_str()), (vec![1], ""));
+        // A root whose turns were pruned, but whose tally remains.
+        let tally = RootTally::new(root(7), Timestamp(1));
+        let write = test.world.store().write(move |w| w.root_put(&tally));
+        write.await.unwrap();
+        assert_eq!(page(&test, root(7), "").await.unwrap().turns.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn paging_skips_no_turn_of_the_same_millisecond() {
+        let test = TestControl::new().await;
+        let write = test.world.store().write(|w| {
+            for n in 1..=1_700 {
+                w.turn_put(&Turn { started_at: Timestamp(5), ..turn_row(n, root(1))? })?;
+            }
+            Ok::<_, Refusal>(())
+        });
+        write.await.unwrap();
+        let (mut seen, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let request = v1::ListTurnsRequest { cursor, ..Default::default() };
+            let page = list(test.query(), request).await.unwrap();
+            seen.extend(numbers(&page));
+            cursor = page.next_cursor;
+            if cursor.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(seen, (1..=1_700).rev().collect::<Vec<u128>>());
+    }
 }

@@ -30,6 +30,7 @@ use ghost_tools::AgentControl;
 use ghost_world::{Directory, World};
 use serde::{Deserialize, Serialize};
 
+use super::budgets;
 use crate::control::Control;
 use crate::convert::input;
 use crate::dispatch::{Mutation, Query, Result};
@@ -247,7 +248,7 @@ async fn begin_shutdown(cx: &Mutation, grace_ms: Option<u64>) -> Result<Shutdown
 pub(crate) async fn reflect(cx: Query, _: ReflectRequest) -> Result<ReflectResponse> {
     let world = &cx.world;
     let agents = queries::all_agents(world).await?;
-    let sums = queries::usage(world, UsageFilter::default()).await?;
+    let sums = budgets::usage_sums(&cx, UsageFilter::default()).await?;
     let (plan, directory, now) = (world.plan(), world.directory(), world.ctx().now());
     let activities = directory.activities();
     let tokens = sums.iter().fold(TokenUsage::default(), |all, sum| TokenUsage {
@@ -303,7 +304,7 @@ pub(crate) async fn resources(cx: Query, _: ResourcesRequest) -> Result<Resource
 }
 
 async fn spent(cx: &Control, filter: UsageFilter) -> Result<Spending> {
-    Ok(Spending::of(&queries::usage(&cx.world, filter).await?))
+    Ok(Spending::of(&budgets::usage_sums(cx, filter).await?))
 }
 
 async fn open_turns(cx: &Control) -> Result<u64> {

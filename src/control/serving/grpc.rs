@@ -1,7 +1,6 @@
-//! Serves gRPC with tonic's server, and respects the deadlines of clients (`grpc-timeout`).
-//!
-//! This module must never end a stream that has begun because of a deadline. As in tonic, the
-//! response head meets the deadline.
+//! Serves gRPC with tonic's server, and respects the deadlines of clients (`grpc-timeout`). As in tonic, the response head
+//! meets the deadline; a stream that has begun does not end because of it. Errors that tonic itself returns before a method
+//! is called get a refusal code and a hint, like every other refusal.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,15 +9,16 @@ use std::time::Duration;
 use axum::http::{HeaderMap, Request, Response};
 use ghost_domain::time::BoxFuture;
 use ghost_domain::{Code, Refusal};
+use ghost_proto::REFUSAL_TRAILER;
+use tonic::Status;
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic::transport::{Error, Server, ServerTlsConfig};
 use tower::util::ServiceExt as _;
 
-use super::grpc_errors;
 use super::incoming::{Incoming, Listen};
-use crate::connections::Peer;
-use crate::refusal::status;
+use crate::refusal::{status, status_as};
+use crate::serving::connections::Peer;
 
 /// Largest number of concurrent streams on one connection: hyper's default. tonic's default is no limit.
 const STREAMS_MAX: u32 = 200;
@@ -79,10 +79,10 @@ async fn answer(
     deadline: Option<(Duration, BoxFuture<'static, ()>)>,
 ) -> Result<Response<Body>, Infallible> {
     let answer = routes.oneshot(request);
-    let Some((timeout, expired)) = deadline else { return answer.await.map(grpc_errors::complete) };
+    let Some((timeout, expired)) = deadline else { return answer.await.map(complete) };
     tokio::select! {
         biased;
-        answer = answer => answer.map(grpc_errors::complete),
+        answer = answer => answer.map(complete),
         () = expired => {
             let refusal = Refusal::new(Code::Timeout, format!("there was no response within {timeout:?}")).hint(
                 "the operation may have been done; repeat the request with the same request_id and a longer deadline",
@@ -109,6 +109,52 @@ fn timeout(headers: &HeaderMap) -> Option<Duration> {
         "n" => Some(Duration::from_nanos(count)),
         _ => None,
     }
+}
+
+/// The response; an error without a refusal gets one.
+fn complete(answer: Response<Body>) -> Response<Body> {
+    if answer.headers().contains_key(REFUSAL_TRAILER) {
+        return answer;
+    }
+    match Status::from_header_map(answer.headers()).filter(|given| given.code() != tonic::Code::Ok) {
+        Some(given) => with_refusal(&given).into_http(),
+        None => answer,
+    }
+}
+
+fn with_refusal(given: &Status) -> Status {
+    let text = given.message();
+    match given.code() {
+        tonic::Code::OutOfRange => status(
+            &Refusal::new(Code::TooLarge, text.trim_start_matches("Error, "))
+                .hint("write the long part to a workspace file and name its path"),
+        ),
+        // The services return a refusal with every internal error, so this is a request that cannot be
+        // decoded.
+        tonic::Code::Internal => status(
+            &Refusal::new(Code::InvalidArguments, format!("the request cannot be read: {text}"))
+                .hint("send the request message that proto/ghost/v1 defines for this method; strings must be UTF-8"),
+        ),
+        tonic::Code::Unimplemented => status(
+            &Refusal::new(
+                Code::Unsupported,
+                format!("this daemon does not support the request: {}", or_default_text(text, "no such method")),
+            )
+            .hint("list its methods with gRPC reflection; it may be of another version than this client"),
+        ),
+        tonic::Code::NotFound => status(
+            &Refusal::new(Code::NotFound, or_default_text(text, "not found"))
+                .hint("ask for the health of `ghost.v1.World` or another service of ghost.v1; an empty name means the whole daemon"),
+        ),
+        code => status_as(
+            code,
+            &Refusal::new(Code::Unavailable, or_default_text(text, "the request was not accepted")).hint("try again later"),
+        ),
+    }
+}
+
+fn or_default_text(text: &str, default: &str) -> String {
+    if text.is_empty() { default.to_owned() } else { text.to_owned() }
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use super::percent::PercentFilter;
-use crate::connection_limit::ConnectionLimit;
-use crate::connections::{Connection, Peer};
-use crate::log_throttle::LogThrottle;
+use crate::serving::connections::ConnectionLimit;
+use crate::serving::connections::LogThrottle;
+use crate::serving::connections::{Connection, Peer};
 
 /// Pause after a failed accept, mostly for want of file descriptors.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);

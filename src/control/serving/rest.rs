@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::util::ServiceExt as _;
 
 use super::incoming::Incoming;
-use crate::connections::{Connection, FIRST_REQUEST, Peer};
+use crate::serving::connections::{Connection, FIRST_REQUEST, Peer};
 
 /// Serves until the daemon stops and the last connection has ended.
 pub(crate) async fn serve(incoming: Incoming<TcpListener>, router: Router, tls: Option<TlsAcceptor>) {

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::fixture::TestControl;
+use crate::testing::TestControl;
 
 const TOKEN: &str = "a-long-enough-token";
 

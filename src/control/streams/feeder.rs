@@ -11,9 +11,9 @@ use ghost_operations::feed::{FeedEvent, Subscription};
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 
+use super::item::RecentEvents;
 use super::item::{EndReason, Ended, Item};
-use super::readers::StreamPermit;
-use super::recent::RecentEvents;
+use super::reader::StreamPermit;
 use crate::control::Control;
 
 /// How often the lag of a reader with a full queue is checked.

@@ -7,8 +7,8 @@ use ghost_domain::Refusal;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use crate::fixture::TestControl;
 use crate::http::router;
+use crate::testing::TestControl;
 
 pub(super) const TOKEN: &str = "a-long-enough-token";
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::asking::{TOKEN, ask, get, routes};
-use crate::fixture::TestControl;
+use crate::testing::TestControl;
 
 // covers: CP-06
 #[tokio::test]

@@ -10,8 +10,8 @@ use ghost_store::{Ack, Backend, Nack, ReadWork, Store, StoreError, View, Work};
 
 use super::asking::{TOKEN, ask, get, routes};
 use super::figures;
-use crate::fixture::TestControl;
 use crate::http::router;
+use crate::testing::TestControl;
 
 // covers: CP-11
 #[tokio::test]

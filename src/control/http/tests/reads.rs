@@ -5,7 +5,7 @@ use ghost_domain::Code;
 use serde_json::Value;
 
 use super::asking::{ask, get, routes};
-use crate::fixture::TestControl;
+use crate::testing::TestControl;
 
 // covers: CP-02
 #[tokio::test]

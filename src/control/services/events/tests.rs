@@ -12,9 +12,9 @@ use tokio_stream::StreamExt;
 use tonic::Status;
 
 use super::stream_request;
-use crate::fixture::{TestControl, refusal_of};
 use crate::refusal::to_status;
 use crate::streams::{HEARTBEAT_EVERY, LAG_CHECK_EVERY, QUEUE, filter};
+use crate::testing::{TestControl, refusal_of};
 
 type Stream = super::Subscriber;
 

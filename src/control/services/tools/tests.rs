@@ -4,7 +4,7 @@ use ghost_domain::{Code, Party, RequestId, StoredAnswer, TurnId};
 use ghost_proto::v1;
 use serde_json::json;
 
-use crate::fixture::{TestControl, refusal_of};
+use crate::testing::{TestControl, refusal_of};
 
 fn call(request_id: &str) -> v1::CallToolRequest {
     v1::CallToolRequest {

@@ -10,7 +10,7 @@ use ghost_proto::v1::{
 };
 use tonic::Status;
 
-use crate::fixture::{TestControl, refusal_of};
+use crate::testing::{TestControl, refusal_of};
 
 async fn status_of(test: &TestControl) -> WorldStatus {
     test.call("World/Status", StatusRequest {}).await.unwrap()

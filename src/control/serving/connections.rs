@@ -4,21 +4,22 @@
 //!
 //! This module must never keep a connection open for a peer that sends no request or reads nothing.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ghost_domain::time::BoxFuture;
-use ghost_domain::{Clock, Limits};
+use ghost_domain::{Clock, Limits, Timestamp};
 use ghost_world::World;
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::UCred;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tonic::transport::server::Connected;
-
-use crate::connection_limit::{ConnectionPermit, Evictable};
 
 /// Time for the TLS handshake and the first request together.
 pub(crate) const FIRST_REQUEST: Duration = Duration::from_secs(10);
@@ -208,11 +209,134 @@ impl<IO> Connected for Connection<IO> {
     }
 }
 
+/// How often the limit is read again while it is reached: a reload may have raised it, and connections have become
+/// silent for long enough.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// Files that the rest of the daemon keeps open.
+const OWN_FILES: u64 = 64;
+/// Connections that are allowed however few files the process may open.
+const CONNECTIONS_LEAST: u64 = 4;
+/// How long a connection may be without a request before it makes room for others.
+const SILENT_MIN: Duration = Duration::from_millis(500);
+
+/// A connection, as the limit sees it.
+pub(crate) trait Evictable: Send + Sync {
+    /// Whether it has sent no request yet, and is open.
+    fn is_silent(&self) -> bool;
+    /// Closes it.
+    fn close(&self);
+}
+
+/// A connection limit, shared by several listeners.
+#[derive(Clone, Default)]
+pub(crate) struct ConnectionLimit(Arc<Counted>);
+
+#[derive(Default)]
+struct Counted {
+    taken: AtomicUsize,
+    freed: Notify,
+    /// Throttles the warning that the limit is reached.
+    warned: LogThrottle,
+    /// Connections without a request so far, the oldest first, and when they were accepted.
+    silent: Mutex<VecDeque<(Timestamp, Arc<dyn Evictable>)>>,
+}
+
+/// Permission for one open connection. Dropping it makes the permit available again.
+pub(crate) struct ConnectionPermit(Arc<Counted>, Arc<dyn Evictable>);
+
+impl ConnectionLimit {
+    /// Waits until fewer connections are open than the world's current limit, then takes a permit for `peer`.
+    pub(crate) async fn take(&self, world: &World, peer: Arc<dyn Evictable>) -> ConnectionPermit {
+        loop {
+            let limit = limit(world.ctx().limits().connections_max);
+            let counted = &self.0;
+            let now = world.ctx().ports.clock.steady();
+            let acquired = counted
+                .taken
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| (taken < limit).then_some(taken + 1));
+            if acquired.is_ok() {
+                let mut silent = counted.silent();
+                silent.retain(|(_, peer)| peer.is_silent());
+                silent.push_back((now, Arc::clone(&peer)));
+                return ConnectionPermit(Arc::clone(counted), peer);
+            }
+            if counted.warned.is_due(now) {
+                tracing::warn!(connections_max = limit, "the connection limit is reached; new connections wait");
+            }
+            counted.close_silent(now);
+            tokio::select! {
+                () = counted.freed.notified() => {}
+                // A reload may have raised the limit.
+                () = world.ctx().ports.clock.sleep(RETRY_PAUSE) => {}
+            }
+        }
+    }
+}
+
+impl Counted {
+    fn silent(&self) -> MutexGuard<'_, VecDeque<(Timestamp, Arc<dyn Evictable>)>> {
+        // A poisoned lock is safe to use: no call panics between two changes of the list.
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the oldest connection that has been silent for some time.
+    fn close_silent(&self, now: Timestamp) {
+        let mut silent = self.silent();
+        silent.retain(|(_, peer)| peer.is_silent());
+        if silent.front().is_some_and(|(since, _)| now.since(*since) >= SILENT_MIN)
+            && let Some((_, peer)) = silent.pop_front()
+        {
+            peer.close();
+        }
+    }
+}
+
+/// The limit of connections: `most`, or fewer if the process may not have so many files open.
+fn limit(most: u32) -> usize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = (files.saturating_sub(OWN_FILES) / 2).max(CONNECTIONS_LEAST).min(u64::from(most));
+    usize::try_from(room).unwrap_or(usize::MAX)
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.1.close();
+        self.0.taken.fetch_sub(1, Ordering::AcqRel);
+        self.0.freed.notify_one();
+    }
+}
+
+/// Shortest time between two log lines.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+/// Marks a throttle that has not logged yet.
+const NEVER: i64 = i64::MIN;
+
+/// Time of the last log line, in milliseconds.
+pub(crate) struct LogThrottle(AtomicI64);
+
+impl Default for LogThrottle {
+    fn default() -> Self {
+        Self(AtomicI64::new(NEVER))
+    }
+}
+
+impl LogThrottle {
+    /// Whether to log now, at an instant of the steady clock.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        let last = self.0.load(Ordering::Relaxed);
+        let due = last == NEVER || now >= Timestamp(last).plus(LOG_EVERY);
+        if due {
+            self.0.store(now.0, Ordering::Relaxed);
+        }
+        due
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod connections_tests {
     use super::*;
-    use crate::connection_limit::ConnectionLimit;
-    use crate::fixture::TestControl;
+    use crate::serving::connections::ConnectionLimit;
+    use crate::testing::TestControl;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
     /// A connection whose buffer holds 8 bytes, its other end, and the sender of `closed`.
@@ -284,5 +408,17 @@ mod tests {
                 assert_eq!(read.await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted, "{case:?}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod log_throttle_tests {
+    use super::*;
+
+    #[test]
+    fn an_event_that_repeats_every_second_is_logged_once_a_minute() {
+        let throttle = LogThrottle::default();
+        let last: Vec<i64> = (0..=120_i64).filter(|second| throttle.is_due(Timestamp(second * 1_000))).collect();
+        assert_eq!(last, [0, 60, 120]);
     }
 }

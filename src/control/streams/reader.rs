@@ -1,0 +1,192 @@
+//! One reader of a stream: its permit, which counts it among the open streams of all transports; the time limit to drain its
+//! queue after its stream has ended; and the stream of items that a gRPC transport reads.
+//!
+//! The drain timeout must never disconnect a reader that still reads.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ghost_domain::{Clock, Code, Refusal};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_stream::Stream;
+
+use crate::serving::connections::Peer;
+
+/// The number of open event streams, and of streams disconnected because their readers were too
+/// slow.
+#[derive(Default)]
+pub(crate) struct Readers(Arc<AtomicUsize>, Arc<AtomicU64>);
+
+/// Permission for one open stream. Dropping it makes the permit available again.
+pub(crate) struct StreamPermit(Arc<AtomicUsize>, Arc<AtomicU64>);
+
+impl Readers {
+    pub(crate) fn take(&self, limit: u32) -> Result<StreamPermit, Refusal> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < limit).then_some(open + 1));
+        match taken {
+            Ok(_) => Ok(StreamPermit(Arc::clone(&self.0), Arc::clone(&self.1))),
+            Err(open) => {
+                Err(Refusal::new(Code::RateLimited, format!("{open} event streams are open, which is the limit"))
+                    .hint("end one of them, or raise limits.subscribers_max in world-config.yaml")
+                    .details(serde_json::json!({ "subscribers_max": limit })))
+            }
+        }
+    }
+
+    /// Number of open streams.
+    pub(crate) fn open(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Number of streams that were disconnected since the daemon started because their readers were
+    /// too slow.
+    pub(crate) fn cut_off(&self) -> u64 {
+        self.1.load(Ordering::Acquire)
+    }
+}
+
+impl StreamPermit {
+    /// Counts its stream as disconnected.
+    pub(crate) fn count_cut_off(&self) {
+        self.1.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The drain timeout of one reader. Clones share it.
+#[derive(Clone)]
+pub(crate) struct DrainTimeout {
+    clock: Arc<dyn Clock>,
+    timeout: Duration,
+    taken: Arc<Notify>,
+}
+
+impl DrainTimeout {
+    /// A reader that reads nothing for `timeout` times out.
+    pub(crate) fn new(clock: Arc<dyn Clock>, timeout: Duration) -> Self {
+        Self { clock, timeout, taken: Arc::default() }
+    }
+
+    /// Restarts the timeout, because the reader has read something.
+    pub(crate) fn taken(&self) {
+        self.taken.notify_one();
+    }
+
+    /// Completes when the feeder has ended and the reader has then read nothing for the timeout.
+    pub(crate) async fn after(&self, feeder: JoinHandle<()>) {
+        // If the feeder panicked, the stream has ended too.
+        let _ = feeder.await;
+        self.wait().await;
+    }
+
+    /// Completes when the reader has read nothing for the timeout.
+    pub(crate) async fn wait(&self) {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.taken.notified() => {}
+                () = self.clock.sleep(self.timeout) => return,
+            }
+        }
+    }
+}
+
+/// The items of a stream with the permit of its reader.
+pub(crate) struct PermitStream<T> {
+    items: mpsc::Receiver<T>,
+    /// Kept as long as the transport keeps the stream: an open stream is counted even if its reader
+    /// does not read.
+    _permit: Arc<StreamPermit>,
+    drain_timeout: DrainTimeout,
+    /// Waits for the drain timeout. Dropping it aborts the wait.
+    _drain: JoinSet<()>,
+}
+
+impl<T> PermitStream<T> {
+    /// If the reader reads nothing for `timeout` after the feeder's end, the connection to `peer` is
+    /// closed. Nothing less ends a stream whose reader grants no window: hyper does not poll it.
+    pub(crate) fn new(
+        items: mpsc::Receiver<T>,
+        feeder: JoinHandle<()>,
+        permit: Arc<StreamPermit>,
+        clock: Arc<dyn Clock>,
+        timeout: Duration,
+        peer: Option<Peer>,
+    ) -> Self {
+        let drain_timeout = DrainTimeout::new(clock, timeout);
+        let ending = drain_timeout.clone();
+        // A separate task, because the stream is not polled while its reader does not read.
+        let mut drain = JoinSet::new();
+        drain.spawn(async move {
+            ending.after(feeder).await;
+            if let Some(peer) = peer {
+                tracing::debug!("a connection is closed because a stream of it is not read");
+                peer.close();
+            }
+        });
+        Self { items, _permit: permit, drain_timeout, _drain: drain }
+    }
+}
+
+impl<T> Stream for PermitStream<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<Option<T>> {
+        let item = self.items.poll_recv(ctx);
+        if item.is_ready() {
+            self.drain_timeout.taken();
+        }
+        item
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::testing::ManualClock;
+    use tokio_stream::StreamExt as _;
+
+    use super::*;
+    use crate::streams::Readers;
+
+    /// Lets every task run until it waits.
+    async fn settle() {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_connection_of_a_reader_that_still_drains_its_queue_is_not_closed() {
+        let clock = ManualClock::at(0);
+        let permit = Arc::new(Readers::default().take(1).unwrap());
+        let (sender, items) = mpsc::channel(8);
+        for number in 0..8 {
+            sender.try_send(number).unwrap();
+        }
+        let feeder = tokio::spawn(async move { drop(sender) });
+        let peer = Peer::new(None);
+        let timeout = Duration::from_secs(5);
+        let mut stream = PermitStream::new(items, feeder, permit, clock.clone(), timeout, Some(peer.clone()));
+        for number in 0..6 {
+            settle().await;
+            clock.advance(Duration::from_secs(4));
+            settle().await;
+            assert!(!peer.is_closed(), "it was closed before item {number}");
+            assert_eq!(stream.next().await, Some(number));
+        }
+        settle().await;
+        clock.advance(timeout);
+        settle().await;
+        assert!(peer.is_closed(), "it took nothing more");
+    }
+}
