@@ -4,6 +4,7 @@
 //! Acting as an agent must never give the operator more access than the agent has.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ghost_config::plan::Plan;
 use ghost_domain::{Agent, AgentId, Code, Party, Refusal, Viewer};
@@ -14,45 +15,40 @@ use ghost_operations::knowledge::Author;
 use ghost_operations::mail;
 use serde_json::json;
 
+use crate::control::Control;
 use crate::convert::input;
 
-/// The agent that the request names in `as_agent`, if any.
-pub fn acting_agent(as_agent: Option<&str>) -> Result<Option<AgentId>, Refusal> {
-    input::parsed_if("as_agent", as_agent)
+/// As whom a request is carried out: as the operator itself, or as the agent in `as_agent`.
+pub(crate) struct Acting {
+    plan: Arc<Plan>,
+    as_agent: Option<AgentId>,
 }
 
-/// The author of a change: `operator` itself, or the agent in `as_agent`.
-///
-/// # Errors
-/// If the agent does not exist, is a droid that has ended, or does not have `tool`. `tool` is the canonical name of the tool with
-/// which the agent itself would do the same.
-pub fn author(
-    r: &mut Tx,
-    plan: &Plan,
-    operator: Party,
-    as_agent: Option<&AgentId>,
-    tool: &str,
-) -> Result<Author, Refusal> {
-    let Some(agent_id) = as_agent else {
-        return Ok(Author { by: operator, viewer: Viewer::Everything, through: None });
-    };
-    let agent = mail::agent_for_operator(r, agent_id)?;
-    droids::may_act(r, &agent)?;
-    let groups = groups_if_granted(plan, &agent, tool)?;
-    let viewer = Viewer::Agent { agent_id: agent.agent_id.clone(), archetype: agent.archetype, groups };
-    Ok(Author { by: Party::Agent(agent.agent_id), viewer, through: Some(operator) })
-}
+impl Acting {
+    pub(crate) fn read(cx: &Control, as_agent: Option<&str>) -> Result<Self, Refusal> {
+        Ok(Self { plan: cx.world.plan(), as_agent: input::parsed_if("as_agent", as_agent)? })
+    }
 
-/// The author of a chat message, under the same rules as [`author`].
-pub fn speaker(
-    r: &mut Tx,
-    plan: &Plan,
-    operator: Party,
-    as_agent: Option<&AgentId>,
-    tool: &str,
-) -> Result<Speaker, Refusal> {
-    let author = author(r, plan, operator, as_agent, tool)?;
-    Ok(Speaker { party: author.by, via: author.through })
+    /// The author of a change. `tool` is the canonical name of the tool with which the agent itself would do the same.
+    ///
+    /// # Errors
+    /// If the agent does not exist, is a droid that has ended, or does not have `tool`.
+    pub(crate) fn author(&self, r: &mut Tx, operator: &Party, tool: &str) -> Result<Author, Refusal> {
+        let Some(agent_id) = &self.as_agent else {
+            return Ok(Author { by: operator.clone(), viewer: Viewer::Everything, through: None });
+        };
+        let agent = mail::agent_for_operator(r, agent_id)?;
+        droids::may_act(r, &agent)?;
+        let groups = groups_if_granted(&self.plan, &agent, tool)?;
+        let viewer = Viewer::Agent { agent_id: agent.agent_id.clone(), archetype: agent.archetype, groups };
+        Ok(Author { by: Party::Agent(agent.agent_id), viewer, through: Some(operator.clone()) })
+    }
+
+    /// The author of a chat message, under the same rules.
+    pub(crate) fn speaker(&self, r: &mut Tx, operator: &Party, tool: &str) -> Result<Speaker, Refusal> {
+        let author = self.author(r, operator, tool)?;
+        Ok(Speaker { party: author.by, via: author.through })
+    }
 }
 
 /// The privilege groups of an agent that has `tool` in the current plan. An agent that the plan no

@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use ghost_domain::Party;
 use ghost_domain::redact::Redactor;
+use ghost_domain::{Party, Refusal};
 use ghost_world::World;
 use tokio::sync::watch;
 
 use crate::queries::AgentsRead;
-use crate::streams::Readers;
-use crate::streams::RecentEvents;
+use crate::streams::{Readers, RecentEvents, StreamPermit};
 use crate::tallies::Tallies;
 
 /// Shared state of all services. Cheap to clone.
@@ -37,6 +36,14 @@ pub struct Control {
 }
 
 impl Control {
+    /// A place among the open streams.
+    ///
+    /// # Errors
+    /// If there are as many as `subscribers_max` allows.
+    pub(crate) fn reader_permit(&self) -> Result<Arc<StreamPermit>, Refusal> {
+        Ok(Arc::new(self.readers.take(self.world.ctx().limits().subscribers_max)?))
+    }
+
     /// Redacts secrets in texts of agents.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.world.ctx().redactor

@@ -7,11 +7,9 @@
 
 mod credentials;
 mod events;
-mod failed;
 mod guard;
 mod health;
 mod hooks;
-mod metrics;
 mod openapi;
 mod params;
 mod rest;
@@ -31,8 +29,7 @@ use axum::{Json, Router};
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
 
-use self::failed::{Failed, body};
-use self::rest::{Access, Rest, Tickets};
+use self::rest::{Access, Failed, Rest, Tickets, body};
 use self::routes::{ROUTES, handler};
 use crate::control::Control;
 use crate::services;

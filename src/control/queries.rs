@@ -35,9 +35,16 @@ pub(crate) struct Page<T> {
 }
 
 impl<T> Page<T> {
+    /// The first `limit` of `rows` after `cursor`. The rows must be in the order of the texts that `position` returns. An
+    /// empty `cursor` means the start.
+    pub(crate) fn after(mut rows: Vec<T>, cursor: &str, limit: usize, position: impl Fn(&T) -> String) -> Self {
+        rows.retain(|row| position(row).as_str() > cursor);
+        Self::cut(rows, limit, position)
+    }
+
     /// The first `limit` of `rows`, which begin where the previous page ended. If another page follows,
     /// `rows` has at least one row more.
-    pub(crate) fn cut(mut rows: Vec<T>, limit: usize, position: impl Fn(&T) -> String) -> Self {
+    fn cut(mut rows: Vec<T>, limit: usize, position: impl Fn(&T) -> String) -> Self {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let positions: Vec<String> = rows.iter().map(position).collect();
@@ -130,6 +137,20 @@ mod tests {
         assert_eq!(sizes(&[600_000, 400_000, 100_000, 1]), (2, "after 1".to_owned()));
         assert_eq!(sizes(&[PAGE_BYTES * 2, 1]), (1, "after 0".to_owned()), "or it would never be given");
         assert_eq!(sizes(&[]), (0, "the next page".to_owned()));
+    }
+
+    #[test]
+    fn a_list_that_is_read_at_once_is_returned_in_pages() {
+        let rows = || vec!["ada", "ben", "cyd"];
+        let part = |cursor: &str, limit| {
+            let page = Page::after(rows(), cursor, limit, |row| (*row).to_owned());
+            (page.rows, page.next)
+        };
+        assert_eq!(part("", 2), (vec!["ada", "ben"], "ben".to_owned()));
+        assert_eq!(part("ben", 2), (vec!["cyd"], String::new()));
+        // The row of the cursor may have been deleted.
+        assert_eq!(part("bea", 1), (vec!["ben"], "ben".to_owned()));
+        assert_eq!(part("", 3), (rows(), String::new()));
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! valid.
 
 use std::convert::Infallible;
-use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -14,44 +13,12 @@ use ghost_proto::FILE_DESCRIPTOR_SET;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
-use tonic::server::NamedService;
 use tonic_reflection::server::Builder;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
 /// The built reflection service.
 type Built = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
-
-/// A version of the reflection service.
-pub(crate) trait Version: Send + 'static {
-    /// The service's full name.
-    const NAME: &'static str;
-
-    /// Builds its tables.
-    fn build() -> Result<Built, String>;
-}
-
-/// `grpc.reflection.v1`, for newer clients.
-pub(crate) enum V1 {}
-
-/// `grpc.reflection.v1alpha`, for older clients.
-pub(crate) enum V1Alpha {}
-
-impl Version for V1 {
-    const NAME: &'static str = "grpc.reflection.v1.ServerReflection";
-
-    fn build() -> Result<Built, String> {
-        builder().build_v1().map(BoxCloneSyncService::new).map_err(|error| error.to_string())
-    }
-}
-
-impl Version for V1Alpha {
-    const NAME: &'static str = "grpc.reflection.v1alpha.ServerReflection";
-
-    fn build() -> Result<Built, String> {
-        builder().build_v1alpha().map(BoxCloneSyncService::new).map_err(|error| error.to_string())
-    }
-}
 
 fn builder() -> Builder<'static> {
     Builder::configure()
@@ -60,25 +27,30 @@ fn builder() -> Builder<'static> {
 }
 
 /// The reflection service of one version, built at its first request.
-pub(crate) struct Reflection<V>(Arc<OnceLock<Result<Built, String>>>, PhantomData<fn() -> V>);
+#[derive(Clone)]
+pub(crate) struct Reflection {
+    /// The full name of the service.
+    pub(crate) name: &'static str,
+    build: fn() -> Result<Built, String>,
+    built: Arc<OnceLock<Result<Built, String>>>,
+}
 
-impl<V> Default for Reflection<V> {
-    fn default() -> Self {
-        Self(Arc::default(), PhantomData)
+impl Reflection {
+    /// The service in both versions.
+    pub(crate) fn versions() -> [Self; 2] {
+        let of = |name, build| Self { name, build, built: Arc::default() };
+        [
+            of("grpc.reflection.v1.ServerReflection", || {
+                builder().build_v1().map(BoxCloneSyncService::new).map_err(|error| error.to_string())
+            }),
+            of("grpc.reflection.v1alpha.ServerReflection", || {
+                builder().build_v1alpha().map(BoxCloneSyncService::new).map_err(|error| error.to_string())
+            }),
+        ]
     }
 }
 
-impl<V> Clone for Reflection<V> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0), PhantomData)
-    }
-}
-
-impl<V: Version> NamedService for Reflection<V> {
-    const NAME: &'static str = V::NAME;
-}
-
-impl<V: Version> Service<Request<Body>> for Reflection<V> {
+impl Service<Request<Body>> for Reflection {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
@@ -88,9 +60,9 @@ impl<V: Version> Service<Request<Body>> for Reflection<V> {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let built = Arc::clone(&self.0);
+        let (built, build) = (Arc::clone(&self.built), self.build);
         Box::pin(async move {
-            match built.get_or_init(V::build) {
+            match built.get_or_init(build) {
                 Ok(service) => service.clone().oneshot(request).await,
                 Err(error) => Ok(Status::internal(format!("reflection cannot be built: {error}")).into_http()),
             }
@@ -104,6 +76,6 @@ mod tests {
 
     #[test]
     fn the_descriptors_are_valid() {
-        assert!(V1::build().is_ok() && V1Alpha::build().is_ok());
+        assert!(Reflection::versions().iter().all(|version| (version.build)().is_ok()));
     }
 }

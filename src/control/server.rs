@@ -2,6 +2,7 @@
 //! port or socket in use is an error before anything has started.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::{Request, Response};
 use axum::middleware::from_fn;
 use ghost_config::plan::ListenAddress;
 use ghost_domain::bearer::check_token;
@@ -30,7 +32,7 @@ use crate::auth::{Gate, TOKEN_FILE, token};
 use crate::control::Control;
 use crate::dispatch::{Dispatcher, Methods};
 use crate::http;
-use crate::reflection::{Reflection, V1, V1Alpha};
+use crate::reflection::Reflection;
 use crate::services;
 use crate::serving::connections::ConnectionLimit;
 use crate::serving::incoming::Incoming;
@@ -372,15 +374,24 @@ where
     H: tonic_health::pb::health_server::Health,
 {
     let mut routes = Routes::builder();
-    routes
-        .add_service(health)
-        .add_service(InterceptedService::new(Reflection::<V1>::default(), gate.clone()))
-        .add_service(InterceptedService::new(Reflection::<V1Alpha>::default(), gate.clone()));
+    routes.add_service(health);
     let mut router = routes.routes().into_axum_router();
     for service in dispatcher.methods.services() {
-        let gated = InterceptedService::new(dispatcher.clone(), gate.clone());
-        let gated = gated.map_request(|request: axum::extract::Request| request.map(Body::new));
-        router = router.route_service(&format!("/{service}/{{*method}}"), gated);
+        router = gated(router, service, dispatcher.clone(), gate);
+    }
+    for reflection in Reflection::versions() {
+        router = gated(router, reflection.name, reflection, gate);
     }
     Routes::from(router.layer(from_fn(http::as_people))).prepare()
+}
+
+/// Adds a service behind the gate.
+fn gated<S>(router: axum::Router, name: &str, service: S, gate: &Gate) -> axum::Router
+where
+    S: tower::Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let gated = InterceptedService::new(service, gate.clone());
+    let gated = gated.map_request(|request: axum::extract::Request| request.map(Body::new));
+    router.route_service(&format!("/{name}/{{*method}}"), gated)
 }

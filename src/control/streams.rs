@@ -97,7 +97,7 @@ pub(crate) async fn open(control: &Control, request: StreamRequest) -> Result<St
             _ => refusal,
         })?;
     }
-    let permit = Arc::new(control.readers.take(world.ctx().limits().subscribers_max)?);
+    let permit = control.reader_permit()?;
     let after = match request.start {
         Start::Oldest => Some(0),
         Start::Now => None,

@@ -20,37 +20,27 @@ use ghost_domain::bearer::bearer_matches;
 use ghost_domain::{Code, Refusal};
 use serde_json::{Value, json};
 
-use super::failed::{Failed, body};
-use super::rest::{Rest, Shared, TICKET_LIFETIME, TICKETS_MAX};
+use super::rest::{Failed, Rest, Shared, TICKET_LIFETIME, TICKETS_MAX, body};
 use crate::auth::random_hex;
 
 /// Middleware: accepts requests that carry the token itself.
 pub(super) async fn bearer(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
     match token_matches(&rest, request.headers()) {
         Some(true) => next.run(request).await,
-        Some(false) | None => Unauthenticated.into_response(),
+        Some(false) | None => unauthenticated(),
     }
 }
 
 /// Middleware: accepts requests that carry the token or a session cookie.
 pub(super) async fn token(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
     match has_token(&rest, request.method(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(unauthenticated) => unauthenticated.into_response(),
-    }
-}
-
-/// A request without valid credentials.
-pub(super) struct Unauthenticated;
-
-impl IntoResponse for Unauthenticated {
-    fn into_response(self) -> Response {
-        unauthenticated_response()
+        true => next.run(request).await,
+        false => unauthenticated(),
     }
 }
 
 /// The response to a request without valid credentials.
-fn unauthenticated_response() -> Response {
+pub(super) fn unauthenticated() -> Response {
     let refusal = Refusal::new(Code::AccessDenied, "a token is needed").hint(
         "send `Authorization: Bearer <token>`; the token is GHOST_TOKEN or the file `token` in the data directory. With a cookie, \
          a change needs the header `Origin` too",
@@ -60,14 +50,10 @@ fn unauthenticated_response() -> Response {
     response
 }
 
-/// Accepts a request that carries the token or a session cookie.
-pub(super) fn has_token(rest: &Rest, method: &Method, headers: &HeaderMap) -> Result<(), Unauthenticated> {
-    match token_matches(rest, headers) {
-        Some(true) => Ok(()),
-        // A wrong token is refused even if there is a cookie.
-        None if rest.token.is_some() && has_valid_cookie(rest, method, headers) => Ok(()),
-        Some(false) | None => Err(Unauthenticated),
-    }
+/// Whether a request carries the token or a session cookie. A wrong token is refused even if there is a cookie.
+pub(super) fn has_token(rest: &Rest, method: &Method, headers: &HeaderMap) -> bool {
+    let has_cookie = || rest.token.is_some() && has_valid_cookie(rest, method, headers);
+    token_matches(rest, headers).unwrap_or_else(has_cookie)
 }
 
 /// Whether the token of a request is right; `None` if there is none.
@@ -172,11 +158,8 @@ pub(super) async fn or_token(State(rest): State<Arc<Rest>>, mut request: Request
             return unauthorized(&no_ticket());
         }
         Some(_) => {}
-        None => {
-            if let Err(unauthorized) = has_token(&rest, request.method(), request.headers()) {
-                return unauthorized.into_response();
-            }
-        }
+        None if !has_token(&rest, request.method(), request.headers()) => return unauthenticated(),
+        None => {}
     }
     request.extensions_mut().insert(Admission(ticket));
     next.run(request).await

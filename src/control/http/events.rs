@@ -5,7 +5,6 @@
 //! after.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::task::Poll;
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -17,15 +16,14 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, Stream as Flow, StreamExt};
 use ghost_domain::text::prefix_bytes;
-use ghost_domain::{Code, Limits, Refusal};
+use ghost_domain::{Code, Refusal};
 use ghost_proto::http::{Field, Kind};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite;
 
 use super::credentials::{self, Admitted, TICKET};
-use super::failed::{Failed, body, http_status, with_parameter_names};
 use super::params::{Params, query};
-use super::rest::{Rest, Shared};
+use super::rest::{Failed, Shared, body, http_status, with_parameter_names};
 use crate::convert::input::bad;
 use crate::streams::{self, DrainTimeout, EndReason, Ended, Item, Start, Stream, StreamRequest};
 
@@ -51,12 +49,6 @@ pub(super) const FIELDS: &[Field] = &[
     query(TICKET, Kind::Text, "A ticket in place of the token."),
     query("kind", Kind::Texts, "Only these kinds, or families such as `turn.*`."),
 ];
-
-/// The drain timeout of a new stream.
-fn drain_timeout(rest: &Rest) -> DrainTimeout {
-    let ctx = rest.control.world.ctx();
-    DrainTimeout::new(Arc::clone(&ctx.ports.clock), Limits::seconds(ctx.limits().reader_stall_seconds))
-}
 
 fn request(uri: &Uri, headers: &HeaderMap) -> Result<(StreamRequest, Naming), Refusal> {
     let params = Params::read(uri, FIELDS)?;
@@ -120,7 +112,7 @@ pub(super) async fn server_sent_events(
     if let Err(refusal) = admission.redeem(&rest) {
         return Ok(credentials::unauthorized(&refusal));
     }
-    Ok(Sse::new(server_sent(stream, drain_timeout(&rest), naming)).into_response())
+    Ok(Sse::new(server_sent(stream, DrainTimeout::of(&rest.control.world), naming)).into_response())
 }
 
 fn server_sent(stream: Stream, end: DrainTimeout, naming: Naming) -> impl Flow<Item = Result<Event, Infallible>> {
@@ -216,7 +208,7 @@ pub(super) async fn socket(
         Ok(stream) => admission.redeem(&rest).map(|()| stream),
         Err(refusal) => Err(refusal),
     };
-    let drain_timeout = drain_timeout(&rest);
+    let drain_timeout = DrainTimeout::of(&rest.control.world);
     Ok(upgrade.max_message_size(FRAME_MAX).max_frame_size(FRAME_MAX).on_upgrade(move |socket| async move {
         let (mut sink, mut source) = socket.split();
         let end = match opened {

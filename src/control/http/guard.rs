@@ -14,8 +14,7 @@ use ghost_config::plan::http::HostPort;
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
 
-use super::failed::Failed;
-use super::rest::Rest;
+use super::rest::{Failed, Rest};
 
 /// The port of an address without one, and over TLS.
 const HTTP_PORT: u16 = 80;

@@ -23,8 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::failed::{Failed, body};
-use super::rest::Rest;
+use super::rest::{Failed, Rest, body};
 use crate::adapters::{DELIVERY, SIGNATURE, TIMESTAMP, secret, verify};
 use crate::convert::input;
 

@@ -1,4 +1,4 @@
-//! What the HTTP routes share: their state, and the type of the table of routes.
+//! What the HTTP routes share: their state, the type of the table of routes, and refusals as responses.
 //!
 //! A secret must never be stored in plain text. A ticket must never be accepted twice.
 
@@ -7,10 +7,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
-use ghost_domain::Timestamp;
-use ghost_proto::http::{self, Field, Verb};
+use ghost_domain::{Code, Refusal, Timestamp};
+use ghost_proto::http::{self, Field, Place, ROUTES, Verb};
+use ghost_proto::names::renamed;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::control::Control;
@@ -127,6 +132,68 @@ impl Tickets {
         let mut valid = self.valid.lock().unwrap_or_else(PoisonError::into_inner);
         let hash: Hash = Sha256::digest(ticket.as_bytes()).into();
         valid.remove(&hash).is_some_and(|until| until > now)
+    }
+}
+
+/// A refusal that becomes a response.
+pub(super) struct Failed(pub(super) Refusal);
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (http_status(self.0.code), Json(body(&self.0))).into_response()
+    }
+}
+
+/// Text with the wire names of fields replaced by the names of query parameters.
+pub(super) fn with_parameter_names(text: &str) -> String {
+    renamed(text, |word| match word {
+        // The event streams are no methods over HTTP.
+        "kinds" => Some("kind".to_owned()),
+        _ => {
+            let mut fields = ROUTES.iter().flat_map(|route| route.fields_in(Place::Query));
+            fields.find(|field| field.field == word && field.name != word).map(|field| field.name.to_owned())
+        }
+    })
+}
+
+/// The JSON body of a refusal: `{error: {code, message, hint?, details?}}`.
+pub(super) fn body(refusal: &Refusal) -> Value {
+    let mut error = json!({ "code": refusal.code, "message": with_parameter_names(&refusal.message) });
+    if let Some(hint) = refusal.hint.as_deref().map(with_parameter_names) {
+        error["hint"] = json!(hint);
+    }
+    if let Some(details) = &refusal.details {
+        error["details"] = details.clone();
+        if let Some(field) = details.get("field").and_then(Value::as_str) {
+            error["details"]["field"] = with_parameter_names(field).into();
+        }
+    }
+    json!({ "error": error })
+}
+
+/// The HTTP status of a refusal.
+pub(super) fn http_status(code: Code) -> StatusCode {
+    match code {
+        Code::InvalidArguments | Code::PayloadMismatch => StatusCode::BAD_REQUEST,
+        Code::CursorAhead => StatusCode::RANGE_NOT_SATISFIABLE,
+        Code::CursorExpired => StatusCode::GONE,
+        Code::NotFound | Code::UnknownTool => StatusCode::NOT_FOUND,
+        Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => StatusCode::FORBIDDEN,
+        Code::Conflict | Code::ApprovalPending | Code::OutcomeUnknown => StatusCode::CONFLICT,
+        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::RateLimited | Code::InboxFull | Code::HopLimit | Code::BudgetExhausted | Code::LoopGuard => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
+        Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        Code::Unavailable | Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Internal | Code::ExecFailed => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::Unsupported => StatusCode::NOT_IMPLEMENTED,
     }
 }
 

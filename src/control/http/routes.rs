@@ -12,9 +12,8 @@ use ghost_domain::transcript::ToolSpec;
 use ghost_proto::http::{self, Verb};
 use serde_json::{Value, json};
 
-use super::failed::Failed;
 use super::params::Params;
-use super::rest::{Access, Answer, Rest, Route, Serve, Shared};
+use super::rest::{Access, Answer, Failed, Rest, Route, Serve, Shared};
 use super::transcode::{self, Names, names};
 use super::{credentials, events, health, hooks, openapi};
 use crate::queries::registry;

@@ -14,9 +14,8 @@ use ghost_proto::http::{Field, Kind, Place, Route, Verb};
 use prost::encoding::{WireType, encode_key, encode_varint};
 use serde_json::{Map, Value};
 
-use super::failed::Failed;
 use super::params::{Params, Write};
-use super::rest::{Rest, Shared};
+use super::rest::{Failed, Rest, Shared};
 use crate::convert::input::PAGE_MAX;
 use crate::dispatch::Query;
 

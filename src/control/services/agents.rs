@@ -1,13 +1,18 @@
-//! The `Agents` service.
+//! The `Agents` service. The memory files of an agent are listed and read through a capability to its directory, so no path
+//! and no symbolic link can leave it.
 
-mod memory;
-
+use std::io::{ErrorKind, Read};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
 use ghost_agent::prompt::{self, Part};
 use ghost_config::plan::Plan;
 use ghost_domain::approval::SHOWN_MAX;
+use ghost_domain::text::prefix_bytes;
+use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Approval, Code, Desired, Limits, Party, Refusal};
 use ghost_operations::Tx;
 use ghost_operations::agents::{self as rules, NewAgent};
@@ -15,6 +20,7 @@ use ghost_operations::mail::Chain;
 use ghost_proto::v1;
 use ghost_tools::AgentControl;
 use ghost_tools::builtins::wanted_heartbeat;
+use ghost_tools::workspace::Workspace;
 use ghost_world::AgentCard;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -216,7 +222,7 @@ pub(crate) async fn inspect(cx: Query, request: v1::InspectAgentRequest) -> Resu
     };
     let file_max = world.ctx().limits().file_bytes;
     let limit = if request.limit == 0 { file_max } else { request.limit.min(file_max) };
-    memory::inspect(&world_services.workspace, data, agent_id, request.path.as_deref(), limit).await
+    inspect_memory(&world_services.workspace, data, agent_id, request.path.as_deref(), limit).await
 }
 
 /// Waits up to `SETTLE_TIMEOUT` until memory shows a committed change, so that the caller's
@@ -304,4 +310,101 @@ pub(crate) async fn delete(cx: Mutation, request: v1::DeleteAgentRequest) -> Res
     change.left =
         left.map(|left| v1::AgentLeft { mail_dropped: left.mail_dropped, tasks_left: left.tasks_left, comes_back });
     Ok(change)
+}
+
+/// Largest number of listed files, and of directory levels.
+const FILES_MAX: usize = 500;
+const DEPTH_MAX: u32 = 4;
+
+/// Lists the memory files of an agent, or reads one of them up to `limit` bytes.
+async fn inspect_memory(
+    workspace: &Workspace,
+    data: &Path,
+    agent_id: AgentId,
+    path: Option<&str>,
+    limit: u32,
+) -> Result<v1::InspectAgentResponse, Refusal> {
+    let path = path.map(|path| WorkspacePath::parse(path, false)).transpose().map_err(|refusal| Refusal {
+        code: Code::InvalidArguments,
+        details: Some(serde_json::json!({ "field": "path" })),
+        ..refusal
+    })?;
+    let root = data.join("agents").join(agent_id.as_str()).join("memory");
+    workspace
+        .offload(move || {
+            let memory = match Dir::open_ambient_dir(&root, ambient_authority()) {
+                Ok(memory) => Some(memory),
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                Err(error) => return Err(unreadable("memory", &error)),
+            };
+            match (memory, path) {
+                (Some(memory), Some(path)) => memory_file(&memory, &path, limit),
+                (None, Some(path)) => Err(missing(&path)),
+                (Some(memory), None) => {
+                    let mut listing = v1::InspectAgentResponse::default();
+                    list_memory(&memory, "", DEPTH_MAX, &mut listing).map_err(|error| unreadable("memory", &error))?;
+                    listing.files.sort_by(|a, b| a.path.cmp(&b.path));
+                    Ok(listing)
+                }
+                (None, None) => Ok(v1::InspectAgentResponse::default()),
+            }
+        })
+        .await
+}
+
+fn unreadable(what: &str, error: &std::io::Error) -> Refusal {
+    Refusal::new(Code::Unavailable, format!("{what} cannot be read: {error}"))
+        .hint("check the permissions of the data directory")
+}
+
+fn missing(path: &WorkspacePath) -> Refusal {
+    Refusal::not_found("memory file", path.as_str(), None).hint("omit the path to list the files")
+}
+
+fn memory_file(memory: &Dir, path: &WorkspacePath, limit: u32) -> Result<v1::InspectAgentResponse, Refusal> {
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => missing(path),
+        _ => unreadable(path.as_str(), &error),
+    };
+    // Checked before opening, because opening a named pipe would block until a writer comes.
+    if !memory.symlink_metadata(path.as_str()).map_err(failed)?.is_file() {
+        return Err(missing(path));
+    }
+    let mut bytes = Vec::new();
+    let opened = memory.open(path.as_str()).map_err(failed)?;
+    opened.take(u64::from(limit) + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let truncated = bytes.len() > limit as usize;
+    let text = String::from_utf8_lossy(&bytes);
+    let content = prefix_bytes(&text, limit as usize).to_owned();
+    Ok(v1::InspectAgentResponse { files: Vec::new(), content: Some(content), truncated })
+}
+
+fn list_memory(dir: &Dir, under: &str, depth: u32, listing: &mut v1::InspectAgentResponse) -> std::io::Result<()> {
+    for entry in dir.entries()? {
+        let entry = entry?;
+        // A name that is not UTF-8 cannot be requested either.
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let path = if under.is_empty() { name } else { format!("{under}/{name}") };
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            if depth > 1 {
+                list_memory(&entry.open_dir()?, &path, depth - 1, listing)?;
+            } else {
+                listing.truncated = true;
+            }
+        } else if kind.is_file() {
+            if listing.files.len() >= FILES_MAX {
+                listing.truncated = true;
+                return Ok(());
+            }
+            let metadata = entry.metadata()?;
+            let modified = metadata.modified()?.into_std().duration_since(UNIX_EPOCH).unwrap_or_default();
+            listing.files.push(v1::MemoryFile {
+                path,
+                size_bytes: metadata.len(),
+                modified_at_ms: i64::try_from(modified.as_millis()).unwrap_or(i64::MAX),
+            });
+        }
+    }
+    Ok(())
 }

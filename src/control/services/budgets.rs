@@ -100,9 +100,8 @@ pub(crate) async fn usage(cx: Query, request: v1::UsageRequest) -> Result<v1::Us
     let filter = UsageFilter { from, agents_max: if limit == 0 { 0 } else { limit.saturating_add(2) }, ..filter };
     let limit = if limit == 0 { usize::MAX } else { limit as usize };
     let position = |sum: &UsageSum| format!("{}{SEPARATOR}{}", sum.agent_id, sum.model);
-    let mut rows = usage_sums(&cx, filter).await?;
-    rows.retain(|row| position(row).as_str() > cursor);
-    let (sums, next_cursor) = Page::cut(rows, limit, position).sealed("usage", convert::usage_sum);
+    let page = Page::after(usage_sums(&cx, filter).await?, cursor, limit, position);
+    let (sums, next_cursor) = page.sealed("usage", convert::usage_sum);
     Ok(v1::UsageResponse { sums, next_cursor })
 }
 

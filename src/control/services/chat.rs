@@ -6,10 +6,11 @@ use ghost_operations::chat::{self as rules, HISTORY_DEFAULT, HISTORY_MAX, Histor
 use ghost_operations::mail::Chain;
 use ghost_proto::v1;
 
+use crate::act_as::Acting;
 use crate::control::Control;
 use crate::convert::{self, input};
 use crate::dispatch::{Mutation, Query, Result};
-use crate::{act_as, queries};
+use crate::queries;
 
 /// Largest number of members that one request may name.
 const NAMES_MAX: usize = 10_000;
@@ -43,9 +44,9 @@ async fn change_member(
 ) -> Result<v1::Channel> {
     let channel = input::parsed("channel", channel)?;
     let agent_id = input::parsed("agent_id", agent_id)?;
-    let (as_agent, plan) = (act_as::acting_agent(as_agent)?, cx.world.plan());
+    let acting = Acting::read(&cx, as_agent)?;
     let changed = cx.once(move |w, by| {
-        let by = act_as::speaker(w, &plan, by.clone(), as_agent.as_ref(), tool)?;
+        let by = acting.speaker(w, by, tool)?;
         rule(w, &by, &channel, &agent_id)
     });
     Ok(convert::channel(&changed.await?, cx.redactor()))
@@ -65,7 +66,7 @@ pub(crate) async fn list(cx: Query, request: v1::ListChannelsRequest) -> Result<
 
 pub(crate) async fn history(cx: Query, request: v1::HistoryRequest) -> Result<v1::HistoryResponse> {
     let by = cx.by.clone();
-    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let acting = Acting::read(&cx, request.as_agent.as_deref())?;
     let query = HistoryQuery {
         channel: input::parsed("channel", &request.channel)?,
         limit: if request.limit == 0 { HISTORY_DEFAULT } else { request.limit.min(HISTORY_MAX) },
@@ -73,11 +74,11 @@ pub(crate) async fn history(cx: Query, request: v1::HistoryRequest) -> Result<v1
         after_seq: request.after_seq,
     };
     let forward = query.after_seq.is_some();
-    let (world, plan) = (&cx.world, cx.world.plan());
-    let mut posts = world
+    let mut posts = cx
+        .world
         .read(move |r| {
             let tool = "syscall.chat.history";
-            let reader = act_as::speaker(r, &plan, by, as_agent.as_ref(), tool)?;
+            let reader = acting.speaker(r, &by, tool)?;
             rules::history(r, &reader.party, &query)
         })
         .await?;
@@ -94,12 +95,11 @@ pub(crate) async fn history(cx: Query, request: v1::HistoryRequest) -> Result<v1
 }
 
 pub(crate) async fn create(cx: Mutation, request: v1::CreateChannelRequest) -> Result<v1::CreateChannelResponse> {
-    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let acting = Acting::read(&cx, request.as_agent.as_deref())?;
     let new = new_channel(&request)?;
-    let plan = cx.world.plan();
     let created = cx
         .once(move |w, by| {
-            let by = act_as::speaker(w, &plan, by.clone(), as_agent.as_ref(), "syscall.chat.create")?;
+            let by = acting.speaker(w, by, "syscall.chat.create")?;
             rules::create(w, &by, new)
         })
         .await?;
@@ -107,13 +107,13 @@ pub(crate) async fn create(cx: Mutation, request: v1::CreateChannelRequest) -> R
 }
 
 pub(crate) async fn post(cx: Mutation, request: v1::PostRequest) -> Result<v1::PostResponse> {
-    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let acting = Acting::read(&cx, request.as_agent.as_deref())?;
     let new = new_post(&cx, request)?;
-    let plan = cx.world.plan();
+    let chat_wake = cx.world.plan().chat_wake;
     let posted = cx
         .once(move |w, by| {
-            let by = act_as::speaker(w, &plan, by.clone(), as_agent.as_ref(), "syscall.chat.send")?;
-            rules::post(w, &by, plan.chat_wake, new)
+            let by = acting.speaker(w, by, "syscall.chat.send")?;
+            rules::post(w, &by, chat_wake, new)
         })
         .await?;
     Ok(convert::posted(&posted, cx.redactor()))

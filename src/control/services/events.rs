@@ -3,10 +3,9 @@
 //! A stream must never end early without the sequence number to resume after.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ghost_domain::{Limits, Refusal};
+use ghost_domain::Refusal;
 use ghost_proto::LAST_SEQ_TRAILER;
 use ghost_proto::v1::{SubscribeRequest, SubscribeResponse};
 use tokio_stream::Stream;
@@ -15,15 +14,12 @@ use tonic::metadata::MetadataValue;
 
 use crate::dispatch::{Query, Result};
 use crate::refusal::{status, status_as};
-use crate::streams::{self, EndReason, Ended, Item, PermitStream, Start, StreamRequest};
+use crate::streams::{self, DrainTimeout, EndReason, Ended, Item, PermitStream, Start, StreamRequest};
 
 pub(crate) async fn subscribe(cx: Query, request: SubscribeRequest) -> Result<Subscriber> {
     let stream = streams::open(&cx, stream_request(request)).await?;
-    let ctx = cx.world.ctx();
-    let stall_timeout = Limits::seconds(ctx.limits().reader_stall_seconds);
-    let clock = Arc::clone(&ctx.ports.clock);
-    let peer = cx.peer.clone();
-    Ok(Subscriber(PermitStream::new(stream.items, stream.feeder, stream.permit, clock, stall_timeout, peer)))
+    let drain_timeout = DrainTimeout::of(&cx.world);
+    Ok(Subscriber(PermitStream::new(stream.items, stream.feeder, stream.permit, drain_timeout, cx.peer.clone())))
 }
 
 fn stream_request(request: SubscribeRequest) -> StreamRequest {

@@ -6,9 +6,10 @@ use ghost_domain::{Grantee, Limits, Refusal};
 use ghost_operations::knowledge::{self as rules, Wanted, WithVersions, Writing};
 use ghost_proto::v1;
 
+use crate::act_as::Acting;
 use crate::convert::{self, input};
 use crate::dispatch::{Mutation, Query, Result};
-use crate::{act_as, queries};
+use crate::queries;
 
 /// Largest length of a search text or tag, in characters.
 const QUERY_MAX: usize = 200;
@@ -56,18 +57,17 @@ fn writing(limits: &Limits, request: &v1::WriteKnowledgeRequest) -> Result<Writi
 pub(crate) async fn list(cx: Query, request: v1::ListKnowledgeRequest) -> Result<v1::ListKnowledgeResponse> {
     let by = cx.by.clone();
     let after = input::unseal("knowledge", &request.cursor)?.to_owned();
-    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let acting = Acting::read(&cx, request.as_agent.as_deref())?;
     let wanted = Wanted {
         tag: input::line_if("tag", request.tag.as_deref(), QUERY_MAX)?,
         query: input::line_if("query", request.query.as_deref(), QUERY_MAX)?,
         after,
         limit: input::page(request.limit),
     };
-    let plan = cx.world.plan();
     let listed = cx
         .world
         .read(move |r| {
-            let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.list")?;
+            let author = acting.author(r, &by, "syscall.knowledge.list")?;
             rules::list(r, &author.viewer, &wanted)
         })
         .await?;
@@ -79,12 +79,11 @@ pub(crate) async fn list(cx: Query, request: v1::ListKnowledgeRequest) -> Result
 
 pub(crate) async fn read(cx: Query, request: v1::ReadKnowledgeRequest) -> Result<v1::ReadKnowledgeResponse> {
     let by = cx.by.clone();
-    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
-    let plan = cx.world.plan();
+    let acting = Acting::read(&cx, request.as_agent.as_deref())?;
     let found: WithVersions = cx
         .world
         .read(move |r| {
-            let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.read")?;
+            let author = acting.author(r, &by, "syscall.knowledge.read")?;
             rules::read(r, &author.viewer, &request.entry_id, request.versions)
         })
         .await?;
@@ -98,13 +97,13 @@ pub(crate) async fn read(cx: Query, request: v1::ReadKnowledgeRequest) -> Result
 pub(crate) async fn write(cx: Mutation, request: v1::WriteKnowledgeRequest) -> Result<v1::KnowledgeEntry> {
     let (ctx, plan) = (cx.world.ctx().clone(), cx.world.plan());
     let new = writing(&ctx.limits(), &request)?;
-    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let acting = Acting::read(&cx, request.as_agent.as_deref())?;
     let entry = cx
         .once(move |w, by| {
             for list in [&new.readers, &new.writers] {
                 plan.check_grantees(list.as_deref().unwrap_or_default())?;
             }
-            let author = act_as::author(w, &plan, by.clone(), as_agent.as_ref(), "syscall.knowledge.write")?;
+            let author = acting.author(w, by, "syscall.knowledge.write")?;
             rules::write(w, &author, new)
         })
         .await?;
@@ -112,11 +111,10 @@ pub(crate) async fn write(cx: Mutation, request: v1::WriteKnowledgeRequest) -> R
 }
 
 pub(crate) async fn delete(cx: Mutation, request: v1::DeleteKnowledgeRequest) -> Result<v1::KnowledgeEntry> {
-    let plan = cx.world.plan();
-    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let acting = Acting::read(&cx, request.as_agent.as_deref())?;
     let entry = cx
         .once(move |w, by| {
-            let author = act_as::author(w, &plan, by.clone(), as_agent.as_ref(), "syscall.knowledge.delete")?;
+            let author = acting.author(w, by, "syscall.knowledge.delete")?;
             rules::delete(w, &author, &request.entry_id, request.expected_version)
         })
         .await?;

@@ -4,9 +4,10 @@ use ghost_domain::StateEntry;
 use ghost_operations::shared_state::{self as rules, Listed, Setting};
 use ghost_proto::v1;
 
+use crate::act_as::Acting;
 use crate::convert::{self, input};
 use crate::dispatch::{Mutation, Query, Result};
-use crate::{act_as, queries};
+use crate::queries;
 
 pub(crate) async fn get(cx: Query, request: v1::GetStateRequest) -> Result<v1::StateEntry> {
     let found: StateEntry = cx.world.store().read(move |r| rules::get(r, &request.key)).await?;
@@ -24,16 +25,15 @@ pub(crate) async fn list(cx: Query, request: v1::ListStateRequest) -> Result<v1:
 }
 
 pub(crate) async fn set(cx: Mutation, request: v1::SetStateRequest) -> Result<v1::StateEntry> {
-    let (ctx, plan) = (cx.world.ctx().clone(), cx.world.plan());
-    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let acting = Acting::read(&cx, request.as_agent.as_deref())?;
     let new = Setting {
-        value: input::json("value_json", &request.value_json, ctx.limits().state_bytes)?,
+        value: input::json("value_json", &request.value_json, cx.world.ctx().limits().state_bytes)?,
         key: request.key,
         expected_version: request.expected_version,
     };
     let entry: StateEntry = cx
         .once(move |w, by| {
-            let author = act_as::author(w, &plan, by.clone(), as_agent.as_ref(), "syscall.state.write")?;
+            let author = acting.author(w, by, "syscall.state.write")?;
             rules::set(w, &author.by, author.through.as_ref(), new)
         })
         .await?;

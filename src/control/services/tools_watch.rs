@@ -20,7 +20,7 @@ use crate::control::Control;
 use crate::queries::registry;
 use crate::refusal::status;
 use crate::serving::connections::Peer;
-use crate::streams::{PermitStream, StreamPermit};
+use crate::streams::{DrainTimeout, PermitStream, StreamPermit};
 
 /// Capacity of one reader's queue.
 const QUEUE: usize = 16;
@@ -37,9 +37,9 @@ pub(super) async fn open(
     peer: Option<Peer>,
 ) -> Result<PermitStream<Item>, Refusal> {
     let world = Arc::clone(&control.world);
-    let permit = Arc::new(control.readers.take(world.ctx().limits().subscribers_max)?);
+    let permit = control.reader_permit()?;
     let stall_timeout = Limits::seconds(world.ctx().limits().reader_stall_seconds);
-    let clock = Arc::clone(&world.ctx().ports.clock);
+    let drain_timeout = DrainTimeout::of(&world);
     // Before the first read, so that no change between the two is missed.
     let (live, feed) = (world.engine().tools.watch(), listen(&world).await?);
     // The first read also finds out whether there is such an agent.
@@ -48,7 +48,7 @@ pub(super) async fn open(
     let closed = control.closed.clone();
     let watcher = Watcher { world, agent_id, live, feed, sender, stall_timeout, closed, seen };
     let feeder = tokio::spawn(for_people(watcher.run(Arc::clone(&permit))));
-    Ok(PermitStream::new(items, feeder, permit, clock, stall_timeout, peer))
+    Ok(PermitStream::new(items, feeder, permit, drain_timeout, peer))
 }
 
 async fn listen(world: &World) -> Result<Subscription, Refusal> {

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ghost_domain::{Clock, Code, Refusal};
+use ghost_domain::{Clock, Code, Limits, Refusal};
+use ghost_world::World;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_stream::Stream;
@@ -72,8 +73,14 @@ pub(crate) struct DrainTimeout {
 }
 
 impl DrainTimeout {
+    /// The drain timeout of a reader of this world.
+    pub(crate) fn of(world: &World) -> Self {
+        let ctx = world.ctx();
+        Self::new(Arc::clone(&ctx.ports.clock), Limits::seconds(ctx.limits().reader_stall_seconds))
+    }
+
     /// A reader that reads nothing for `timeout` times out.
-    pub(crate) fn new(clock: Arc<dyn Clock>, timeout: Duration) -> Self {
+    fn new(clock: Arc<dyn Clock>, timeout: Duration) -> Self {
         Self { clock, timeout, taken: Arc::default() }
     }
 
@@ -119,11 +126,9 @@ impl<T> PermitStream<T> {
         items: mpsc::Receiver<T>,
         feeder: JoinHandle<()>,
         permit: Arc<StreamPermit>,
-        clock: Arc<dyn Clock>,
-        timeout: Duration,
+        drain_timeout: DrainTimeout,
         peer: Option<Peer>,
     ) -> Self {
-        let drain_timeout = DrainTimeout::new(clock, timeout);
         let ending = drain_timeout.clone();
         // A separate task, because the stream is not polled while its reader does not read.
         let mut drain = JoinSet::new();
@@ -176,7 +181,8 @@ mod tests {
         let feeder = tokio::spawn(async move { drop(sender) });
         let peer = Peer::new(None);
         let timeout = Duration::from_secs(5);
-        let mut stream = PermitStream::new(items, feeder, permit, clock.clone(), timeout, Some(peer.clone()));
+        let mut stream =
+            PermitStream::new(items, feeder, permit, DrainTimeout::new(clock.clone(), timeout), Some(peer.clone()));
         for number in 0..6 {
             settle().await;
             clock.advance(Duration::from_secs(4));

@@ -26,7 +26,7 @@ use crate::convert;
 use crate::queries::{self, Answering};
 use crate::refusal::status;
 use crate::serving::connections::Peer;
-use crate::streams::{PermitStream, StreamPermit};
+use crate::streams::{DrainTimeout, PermitStream, StreamPermit};
 
 /// Capacity of one reader's queue.
 const QUEUE: usize = 64;
@@ -47,9 +47,9 @@ pub(super) async fn open(
     if after > conversation.last_seq {
         return Err(queries::beyond_the_end(&conversation, after));
     }
-    let permit = Arc::new(control.readers.take(world.ctx().limits().subscribers_max)?);
+    let permit = control.reader_permit()?;
     let stall_timeout = Limits::seconds(world.ctx().limits().reader_stall_seconds);
-    let clock = Arc::clone(&world.ctx().ports.clock);
+    let drain_timeout = DrainTimeout::of(&world);
     let feed = listen(&world).await?;
     let (sender, items) = mpsc::channel(QUEUE + 1);
     // One slot is reserved for the final status, so that a reader with a full queue also gets it.
@@ -68,7 +68,7 @@ pub(super) async fn open(
         turns: BTreeMap::new(),
     };
     let feeder = tokio::spawn(for_people(watcher.run(final_slot, Arc::clone(&permit))));
-    Ok(PermitStream::new(items, feeder, permit, clock, stall_timeout, peer))
+    Ok(PermitStream::new(items, feeder, permit, drain_timeout, peer))
 }
 
 async fn listen(world: &World) -> Result<Subscription, Refusal> {
