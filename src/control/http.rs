@@ -1,6 +1,5 @@
-//! The HTTP side: routes for reading and writing the world, event streams, health and metrics (CP-02,
-//! CP-06, CP-11). Only health, the API description and, if `world-config.yaml` allows it, metrics
-//! are available without a token.
+//! The HTTP side: routes for reading and writing the world, event streams, health and metrics. Only health, the API
+//! description and, if `world-config.yaml` allows it, metrics are available without a token.
 //!
 //! The router must never serve a page of another origin that is not allowed, or accept a host name
 //! that is not this daemon's (DNS rebinding).

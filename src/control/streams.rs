@@ -5,8 +5,8 @@
 //! because a name in the request was misspelled.
 
 mod feeder;
-mod item;
-mod reader;
+pub(crate) mod item;
+pub(crate) mod reader;
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ use crate::queries;
 
 #[cfg(test)]
 pub(crate) use feeder::{HEARTBEAT_EVERY, LAG_CHECK_EVERY};
-pub(crate) use item::{EndReason, Ended, Item, RecentEvents};
-pub(crate) use reader::{DrainTimeout, PermitStream, Readers, StreamPermit};
+pub(crate) use item::{EndReason, Ended, Item};
+pub(crate) use reader::{DrainTimeout, PermitStream, StreamPermit};
 
 /// Capacity of one reader's own queue, in events. Further events wait in the feed, which all readers
 /// share.

@@ -23,7 +23,7 @@ pub struct File {
 /// Delivers messages and actions to one kind of receiver outside the world.
 #[async_trait]
 pub trait Adapter: Send + Sync {
-    /// The kinds of action that this adapter supports (BI-38). Every adapter supports sending. An
+    /// The kinds of action that this adapter supports. Every adapter supports sending. An
     /// agent's action of another kind is refused before anything is recorded.
     fn actions(&self) -> &[ActionKind] {
         &[ActionKind::Send]

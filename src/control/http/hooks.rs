@@ -1,4 +1,4 @@
-//! Incoming webhooks: `POST /hooks/<name>` with signed JSON (MSG-11). It needs no token and no host
+//! Incoming webhooks: `POST /hooks/<name>` with signed JSON. It needs no token and no host
 //! check, because the signature authenticates the sender, and a web page cannot produce one.
 //!
 //! A body must never be parsed before its signature is verified. A delivery must never be processed

@@ -1,4 +1,4 @@
-//! The tools of an agent as a stream: first all that there are, then what joins and leaves (TOOL-03).
+//! The tools of an agent as a stream: first all that there are, then what joins and leaves.
 //!
 //! A reader must never miss a change without being told: two changes at once may come as one, but the names that a reader
 //! has after an item are those of the registry at some later moment.

@@ -161,7 +161,6 @@ mod tests {
     use tokio_stream::StreamExt as _;
 
     use super::*;
-    use crate::streams::Readers;
 
     /// Lets every task run until it waits.
     async fn settle() {
