@@ -164,3 +164,48 @@ fn is_truncated(history: &Map<String, Value>, given: &Given) -> bool {
     let before = first.is_some_and(|first| first > after.saturating_add(1));
     history["cut"] == true || (messages.len() >= limit && before)
 }
+
+#[cfg(test)]
+mod tests {
+    use ghost_proto::{http, v1};
+    use prost::Message as _;
+    use serde_json::json;
+
+    use super::*;
+
+    fn message<M: prost::Message + Default>(method: &str, values: &Value) -> M {
+        let route = http::ROUTES.iter().find(|route| route.method == method).unwrap();
+        let value = |field: &'static Field| Some((field, values.get(field.name)?.clone()));
+        let given = Given(route.fields.iter().filter_map(value).collect());
+        M::decode(given.message()).unwrap()
+    }
+
+    #[test]
+    fn the_fields_of_a_request_become_the_message_of_its_method() {
+        let change = json!({
+            "request_id": "k", "id": "t", "priority": -3, "due_at_ms": 5, "reopen": true, "depends_on": ["a", "b"],
+        });
+        let expected = v1::UpdateTaskRequest {
+            request_id: "k".into(),
+            task_id: "t".into(),
+            priority: Some(-3),
+            due_at_ms: Some(5),
+            reopen: true,
+            depends_on: Some(v1::TaskIds { task_ids: vec!["a".into(), "b".into()] }),
+            ..Default::default()
+        };
+        assert_eq!(message::<v1::UpdateTaskRequest>("/ghost.v1.Tasks/Update", &change), expected);
+        // What is given empty is there, and what is not given is not.
+        let empty =
+            message::<v1::UpdateTaskRequest>("/ghost.v1.Tasks/Update", &json!({ "depends_on": [], "owner": "" }));
+        assert_eq!((empty.depends_on, empty.owner), (Some(v1::TaskIds::default()), Some(String::new())));
+        assert_eq!((empty.priority, empty.note), (None, None));
+        let answer = json!({ "approve": true, "fields": { "b": [1.5], "a": null } });
+        let answer = message::<v1::DecideApprovalRequest>("/ghost.v1.Approvals/Decide", &answer);
+        assert_eq!((answer.approve, answer.fields_json.as_str()), (true, "{\"b\":[1.5],\"a\":null}"));
+        let sent = json!({ "id": "ada", "body": "é", "attachments": ["x", "y"] });
+        let sent = message::<v1::SendRequest>("/ghost.v1.Messages/Send", &sent);
+        assert_eq!((sent.agent_id.as_str(), sent.body.as_str()), ("ada", "é"));
+        assert_eq!(sent.attachments, ["x", "y"]);
+    }
+}
