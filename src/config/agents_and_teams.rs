@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use ghost_domain::restart::Strategy;
 use ghost_domain::text::nearest;
 use ghost_domain::write_acl::{WorkspacePath, WriteAcl};
 use ghost_domain::{AgentId, BudgetLimits, Limits, Scope};
@@ -14,15 +15,17 @@ use ghost_domain::{AgentId, BudgetLimits, Limits, Scope};
 use crate::access::{self, Groups, ToolAccess};
 use crate::archetype;
 use crate::files::{directory_within, is_plain_relative};
+use crate::kinds::{Name, Parsed};
 use crate::near_names;
 use crate::plan::{AgentLimits, AgentPlan, Archetype, JobPlan, LlmPlan, TeamPlan};
 use crate::problem::Hint;
 use crate::providers::{fallback_problems, model_problem};
 use crate::reader::{Field, no_such};
 use crate::report::did_you_mean;
-use crate::world_file::agents::AgentEntry;
-use crate::world_file::budgets::BudgetEntry;
-use crate::world_file::{JobEntry, WorldFile};
+use crate::typed::Spanned;
+use crate::world_file::agents::{AgentEntry, AgentSection};
+use crate::world_file::budgets::{Budget, ScopeName};
+use crate::world_file::{JobSection, WorldFile};
 
 /// The result of [`agents_and_teams`].
 pub struct AgentsAndTeams {
@@ -45,16 +48,16 @@ pub fn agents_and_teams(
     let mut lines: BTreeMap<&AgentId, usize> = BTreeMap::new();
     for entry in &world.agents {
         if let Some(first) = lines.get(&entry.agent_id) {
-            entry.field.error(
+            world.place(entry).error(
                 format!("a second agent is called `{}`", entry.agent_id),
                 format!("the first one is on line {first}; ids are unique in a world"),
             );
         } else {
-            lines.insert(&entry.agent_id, entry.field.line());
+            lines.insert(&entry.agent_id, world.place(entry).line());
         }
     }
-    let known: BTreeSet<&AgentId> = lines.keys().copied().collect();
-    let (teams, membership) = teams(world, &known);
+    let known = &world.ids;
+    let (teams, membership) = teams(world);
     let mut equal: BTreeSet<Arc<ToolAccess>> = shared.values().cloned().collect();
     let agents = world
         .agents
@@ -62,81 +65,84 @@ pub fn agents_and_teams(
         .filter_map(|entry| {
             // Checked before the archetype is looked up, so that an unknown archetype does not hide
             // these problems.
-            let extra = own_groups(entry, groups);
+            let (section, place) = (world.section(entry), world.place(entry));
+            let extra = own_groups(world, section, groups);
             let write_acl = write_acl(world, entry);
-            if let Some(message) = above_world(&entry.limits, &world.limits) {
-                entry.field.warn(message, "raise `limits`, or omit it here");
+            let own_limits = section.overrides.limits(world);
+            if let Some(message) = above_world(&own_limits, &world.limits) {
+                place.warn(message, "raise `limits`, or omit it here");
             }
-            let (field, name) = entry.archetype.as_ref()?;
-            let Some(archetype) = archetypes.get(*name) else {
+            let (field, name) = world.named(section.archetype.as_ref()?);
+            let Some(archetype) = archetypes.get(name) else {
                 archetype::no_such(field, archetypes);
                 return None;
             };
-            let access = access_of(entry, archetype, groups, &extra);
+            let access = access_of(section, archetype, groups, &extra);
             // Thousands of agents with the same rules share one value.
             let access = equal.get(&access).cloned().unwrap_or_else(|| {
                 let access = Arc::new(access);
                 equal.insert(Arc::clone(&access));
                 access
             });
-            let model = entry.model.choice.over(&archetype.config.model);
+            let (overrides, own_model) = (&section.overrides, section.overrides.choice());
+            let model = own_model.over(&archetype.config.model);
             if let Some(problem) = model_problem(&model, llm)
                 && model_problem(&archetype.config.model, llm).is_none()
             {
-                let field = entry.model.provider.as_ref().unwrap_or(&entry.field);
+                let field = overrides.provider.as_ref().map_or(place, |provider| world.at(provider));
                 field.error(problem, "write `model` under `overrides` too");
             }
             // Problems of the archetype's fallback models are reported in its own file.
-            if !entry.model.choice.fallback_models.is_empty() {
-                for (at, message, hint) in fallback_problems(&model, llm, &world.llm.unread) {
-                    entry.model.fallbacks.get(at).unwrap_or(&entry.field).error(message, hint);
+            if !own_model.fallback_models.is_empty() {
+                for (at, message, hint) in fallback_problems(&model, llm, &world.unread) {
+                    overrides.fallback_models.get(at).map_or(place, |model| world.at(model)).error(message, hint);
                 }
             }
             Some(AgentPlan {
                 agent_id: entry.agent_id.clone(),
                 name: entry.name.clone().unwrap_or_else(|| entry.agent_id.to_string()),
-                archetype: (*name).to_owned(),
+                archetype: name.to_owned(),
                 team: membership.get(&entry.agent_id).cloned(),
-                autostart: entry.autostart,
-                restart: entry.restart,
+                autostart: section.autostart.unwrap_or(true),
+                restart: section.restart.into(),
                 access,
                 write_acl,
                 model,
-                limits: limits(&entry.limits, &archetype.config.limits),
-                line: entry.field.line(),
+                limits: limits(&own_limits, &archetype.config.limits),
+                line: place.line(),
             })
         })
         .collect();
-    for (id, (field, _)) in world.write_acls.iter().filter(|(id, _)| !known.contains(id)) {
-        no_agent(field, id, &known);
+    for (Parsed(id), words) in world.write_acls.iter().filter(|(id, _)| !known.contains(&id.0)) {
+        no_agent(world.at(words), id, known);
     }
-    let budgets = budgets(world, &known, &teams, archetypes);
+    let budgets = budgets(world, &teams, archetypes);
     AgentsAndTeams { agents, teams, budgets }
 }
 
-fn no_agent(field: &Field<'_>, id: &AgentId, known: &BTreeSet<&AgentId>) {
+fn no_agent(field: &Field<'_>, id: &AgentId, known: &BTreeSet<AgentId>) {
     let near = nearest(id.as_str(), known.iter().map(|id| id.as_str()));
     let hint = near.map_or_else(|| "name it under `agents` first".to_owned(), |near| format!("did you mean `{near}`?"));
     field.error(format!("there is no agent `{id}`"), hint);
 }
 
 /// The groups that the agent's entry names. Unknown groups are reported.
-fn own_groups(entry: &AgentEntry<'_>, groups: &Groups) -> BTreeSet<String> {
+fn own_groups(world: &WorldFile<'_>, section: &AgentSection, groups: &Groups) -> BTreeSet<String> {
     let mut own = BTreeSet::new();
-    for (field, group) in &entry.groups {
+    for (field, group) in world.all_named(&section.privilege_groups) {
         if groups.tools(group).is_none() {
             let otherwise = "define it under `tool_privileges`";
             no_such(field, "privilege group", groups.names().collect::<Vec<_>>().iter().copied(), otherwise);
         } else {
-            own.insert((*group).to_owned());
+            own.insert(group.to_owned());
         }
     }
     own
 }
 
-fn access_of(entry: &AgentEntry<'_>, archetype: &Archetype, groups: &Groups, extra: &BTreeSet<String>) -> ToolAccess {
+fn access_of(section: &AgentSection, archetype: &Archetype, groups: &Groups, extra: &BTreeSet<String>) -> ToolAccess {
     let config = &archetype.config;
-    access::resolve(groups, config.access.as_ref(), extra, config.legacy_tools.as_deref(), entry.profile)
+    access::resolve(groups, config.access.as_ref(), extra, config.legacy_tools.as_deref(), section.profile)
 }
 
 fn limits(own: &AgentLimits, archetype: &AgentLimits) -> AgentLimits {
@@ -149,49 +155,51 @@ fn limits(own: &AgentLimits, archetype: &AgentLimits) -> AgentLimits {
     }
 }
 
-fn write_acl(world: &WorldFile<'_>, entry: &AgentEntry<'_>) -> WriteAcl {
-    match (&entry.write_acl, world.write_acls.get(&entry.agent_id)) {
-        (Some((field, acl)), other) => {
-            if let Some((other, _)) = other {
-                field.error(
-                    format!("the write rules of `{}` are set twice", entry.agent_id),
-                    format!("they are also in `write_acls` on line {}; keep one", other.line()),
-                );
-            }
-            acl.clone()
-        }
-        (None, Some((_, acl))) => acl.clone(),
-        (None, None) => WriteAcl::own_directory(&entry.agent_id),
+fn write_acl(world: &WorldFile<'_>, entry: &AgentEntry) -> WriteAcl {
+    let own = world.section(entry).write_acl.as_ref();
+    if let (Some(own), Some(other)) = (own, world.write_acls.get(&Parsed(entry.agent_id.clone()))) {
+        world.at(own).error(
+            format!("the write rules of `{}` are set twice", entry.agent_id),
+            format!("they are also in `write_acls` on line {}; keep one", world.at(other).line()),
+        );
     }
+    let acl = entry.write_acl.as_ref().or_else(|| world.acls.get(&entry.agent_id));
+    acl.cloned().unwrap_or_else(|| WriteAcl::own_directory(&entry.agent_id))
 }
 
 /// The teams with their members in start order, and the team of each member.
-fn teams(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>) -> (Vec<TeamPlan>, BTreeMap<AgentId, String>) {
+fn teams(world: &WorldFile<'_>) -> (Vec<TeamPlan>, BTreeMap<AgentId, String>) {
     let mut membership: BTreeMap<AgentId, String> = BTreeMap::new();
     let mut plans: Vec<TeamPlan> = Vec::new();
     for team in &world.teams {
-        if plans.iter().any(|other| other.name == team.name) {
-            team.field.error(format!("a second team is called `{}`", team.name), "rename it, or put both into one");
+        let Some(Name(name)) = &team.name else { continue };
+        if plans.iter().any(|other| other.name == *name) {
+            world.at(team).error(format!("a second team is called `{name}`"), "rename it, or put both into one");
             continue;
         }
         let mut agents = Vec::new();
-        for (field, id) in &team.agents {
-            if !known.contains(id) {
-                no_agent(field, id, known);
+        for agent in &team.agents {
+            let (field, id) = (world.at(agent), &agent.0);
+            if !world.ids.contains(id) {
+                no_agent(field, id, &world.ids);
             } else if let Some(other) = membership.get(id) {
                 field.error(format!("`{id}` is already in team `{other}`"), "an agent is in one team");
             } else {
-                membership.insert(id.clone(), team.name.clone());
+                membership.insert(id.clone(), name.clone());
                 agents.push(id.clone());
             }
         }
-        plans.push(TeamPlan { name: team.name.clone(), strategy: team.strategy, intensity: team.intensity, agents });
+        let (strategy, intensity) = (team.strategy.unwrap_or(Strategy::OneForOne), team.intensity.into());
+        plans.push(TeamPlan { name: name.clone(), strategy, intensity, agents });
     }
     for entry in &world.agents {
-        let Some((field, name)) = &entry.team else { continue };
-        let Some(plan) = plans.iter_mut().find(|plan| plan.name == *name) else {
-            let otherwise = format!("define it: `teams: [{{ name: {name} }}]`");
-            no_such(field, "team", world.teams.iter().map(|team| team.name.as_str()), &otherwise);
+        let Some((field, name)) = world.section(entry).team.as_ref().map(|team| world.named(team)) else { continue };
+        let Some(plan) = plans.iter_mut().find(|plan| plan.name == name) else {
+            // A team with a problem was reported; its members are right.
+            if !world.team_names.contains(name) {
+                let otherwise = format!("define it: `teams: [{{ name: {name} }}]`");
+                no_such(field, "team", world.team_names.iter().map(String::as_str), &otherwise);
+            }
             continue;
         };
         match membership.get(&entry.agent_id) {
@@ -212,37 +220,40 @@ fn teams(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>) -> (Vec<TeamPlan>, B
 /// world file takes precedence over its archetype's `daily_cost_usd`.
 fn budgets(
     world: &WorldFile<'_>,
-    known: &BTreeSet<&AgentId>,
     teams: &[TeamPlan],
     archetypes: &BTreeMap<String, Arc<Archetype>>,
 ) -> Vec<(Scope, BudgetLimits)> {
-    let mut found: BTreeMap<Scope, (usize, BudgetEntry)> = BTreeMap::new();
-    for (field, scope, limits) in &world.budgets {
-        match scope {
-            Scope::Agent(id) if !known.contains(id) => no_agent(field, id, known),
-            Scope::Team(name) if teams.iter().all(|team| team.name != *name) => {
-                let shown = ghost_domain::text::clip(name, 64);
-                let otherwise = format!("define it: `teams: [{{ name: {shown} }}]`");
-                let hint = did_you_mean(name, teams.iter().map(|team| team.name.as_str()), &otherwise);
-                field.error(format!("there is no team `{shown}`"), hint);
-            }
-            _ => {
-                found.insert(scope.clone(), (field.line(), *limits));
-            }
+    let mut found: BTreeMap<Scope, (usize, Budget)> = BTreeMap::new();
+    let mut add = |scope: Scope, budget: &Spanned<Budget>| found.insert(scope, (world.at(budget).line(), budget.value));
+    if let Some(budget) = &world.budgets.world {
+        add(Scope::World, budget);
+    }
+    for (ScopeName(name), budget) in &world.budgets.team {
+        if teams.iter().all(|team| team.name != *name) {
+            let shown = ghost_domain::text::clip(name, 64);
+            let otherwise = format!("define it: `teams: [{{ name: {shown} }}]`");
+            let hint = did_you_mean(name, teams.iter().map(|team| team.name.as_str()), &otherwise);
+            world.at(budget).error(format!("there is no team `{shown}`"), hint);
+        } else {
+            add(Scope::Team(name.clone()), budget);
+        }
+    }
+    for (ScopeName(Parsed(id)), budget) in &world.budgets.agent {
+        match world.ids.contains(id) {
+            true => drop(add(Scope::Agent(id.clone()), budget)),
+            false => no_agent(world.at(budget), id, &world.ids),
         }
     }
     for entry in &world.agents {
-        let Some((field, limits)) = &entry.budget else { continue };
-        let scope = Scope::Agent(entry.agent_id.clone());
-        if let Some((line, _)) = found.get(&scope) {
+        let Some(budget) = &world.section(entry).budget else { continue };
+        if let Some((line, _)) = add(Scope::Agent(entry.agent_id.clone()), budget) {
             let hint = format!("it is also in `budgets` on line {line}; keep one");
-            field.error(format!("the budget of `{}` is set twice", entry.agent_id), hint);
+            world.at(budget).error(format!("the budget of `{}` is set twice", entry.agent_id), hint);
         }
-        found.insert(scope, (field.line(), *limits));
     }
     let mut limits: BTreeMap<Scope, BudgetLimits> = BTreeMap::new();
     for entry in &world.agents {
-        let archetype = entry.archetype.as_ref().and_then(|(_, name)| archetypes.get(*name));
+        let archetype = world.section(entry).archetype.as_ref().and_then(|name| archetypes.get(&name.0));
         let money = archetype.and_then(|archetype| archetype.config.daily_money);
         let day = Scope::Agent(entry.agent_id.clone()).daily();
         limits.extend(day.zip(money).map(|(day, money)| (day, BudgetLimits { tokens: None, money: Some(money) })));
@@ -255,8 +266,8 @@ fn budgets(
 }
 
 /// Checks the main job: its input directory, lead, brief and result path.
-pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Option<JobPlan> {
-    let (field, input) = &entry.input;
+pub fn job(world: &WorldFile<'_>, section: &JobSection, dir: &Path) -> Option<JobPlan> {
+    let (field, input) = world.named(section.input.as_ref()?);
     let found = is_plain_relative(input).then(|| directory_within(&dir.join(input), dir)).flatten();
     if found.is_none() {
         let hint = match near_names::misspelt(dir, input) {
@@ -265,16 +276,16 @@ pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Opti
         };
         field.error(format!("there is no directory `{}` in the world", field.shown()), hint);
     }
-    let (field, lead) = &entry.lead;
-    if !known.contains(lead) {
-        no_agent(field, lead, known);
+    let lead = section.lead.as_ref()?;
+    if !world.ids.contains(&lead.0) {
+        no_agent(world.at(lead), lead, &world.ids);
     }
-    let (field, brief) = &entry.brief;
+    let (field, brief) = world.named(section.brief.as_ref()?);
     for name in placeholders(brief).filter(|name| !PLACEHOLDERS.contains(name)) {
         let hint = did_you_mean(name, PLACEHOLDERS.iter().copied(), "remove it");
         field.error(format!("there is no placeholder `{{{name}}}`"), hint);
     }
-    let (field, result) = &entry.result;
+    let (field, result) = world.named(section.result.as_ref()?);
     let result = match WorkspacePath::parse(result, false) {
         Ok(path) => path.as_str().to_owned(),
         Err(refusal) => {
@@ -283,7 +294,7 @@ pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Opti
             return None;
         }
     };
-    Some(JobPlan { input: found?, lead: lead.clone(), brief: (*brief).to_owned(), result, expects: entry.expects })
+    Some(JobPlan { input: found?, lead: lead.0.clone(), brief: brief.to_owned(), result, expects: section.expects })
 }
 
 const PLACEHOLDERS: [&str; 4] = ["files", "input", "job_id", "skipped"];

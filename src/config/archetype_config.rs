@@ -5,20 +5,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ghost_domain::Reactions;
 use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue::{self, Profile};
 
+use serde::Deserialize;
+
 use crate::extra_tools::ExtraTools;
 use crate::headings;
-use crate::heartbeat;
+use crate::heartbeat::HeartbeatBlock;
+use crate::kinds::Zone;
 use crate::markdown::{ItemKind, Parsed, Section, other_heading};
 use crate::plan::{AccessSection, ArchetypeConfig, ToolboxRef};
-use crate::reader::{Field, Map};
+use crate::reader::{Field, is_free};
 use crate::report::{FileReport, did_you_mean};
 use crate::toolbox::{Toolbox, check_reference};
-use crate::world_file::agents::agent_limits;
-use crate::world_file::llm::read_model;
-use crate::world_file::{budgets, channels};
+use crate::typed::{self, Read as Typed};
+use crate::world_file::agents::Overrides;
 use crate::yaml::{Key, Node, Value};
 
 /// World-file keys that people write into a `config.md`, with the hint for each.
@@ -120,60 +123,98 @@ fn one_section(
     match section.key.as_str() {
         "llm" => {
             read.lines.llm = section.line;
-            pairs(section, &["fallback_models"], file, |map| {
-                let entry = read_model(map);
-                let line = |field: Option<&Field<'_>>| field.map_or(0, Field::line);
-                read.lines.provider = line(entry.provider.as_ref());
-                read.lines.model = line(entry.model.as_ref());
-                read.lines.fallbacks = line(entry.fallbacks.first());
-                let setting = |key| line(entry.settings.get(key));
-                read.lines.temperature = setting("temperature");
-                read.lines.max_tokens = setting("max_tokens");
-                read.lines.thinking = setting("thinking");
-                read.config.model = entry.choice;
+            pairs::<Overrides>(section, &Overrides::MODEL, file, |found| {
+                let line = |place: Option<&Field<'_>>| place.map_or(0, Field::line);
+                read.lines.provider = line(found.provider.as_ref().map(|provider| found.at(provider)));
+                read.lines.model = line(found.model.as_ref().map(|model| found.at(model)));
+                read.lines.fallbacks = line(found.fallback_models.first().map(|model| found.at(model)));
+                for (key, field) in found.settings(found) {
+                    match key {
+                        "temperature" => read.lines.temperature = field.line(),
+                        "max_tokens" => read.lines.max_tokens = field.line(),
+                        _ => read.lines.thinking = field.line(),
+                    }
+                }
+                read.config.model = found.choice();
             });
         }
-        "limits" => pairs(section, &[], file, |map| {
+        "limits" => pairs::<Overrides>(section, &Overrides::LIMITS, file, |found| {
             read.lines.limits = section.line;
-            read.config.limits = agent_limits(map);
-            read.config.daily_money = map.get("daily_cost_usd").and_then(|field| budgets::money_limit(&field));
+            read.config.limits = found.limits(found);
+            read.config.daily_money = found.daily_cost_usd.as_ref().map(|usd| usd.value.0);
         }),
         "tool access" => read.config.access = Some(tool_access(section, known, file)),
         "toolbox" => toolbox(section, known, file, &mut read.config, toolbox_tools),
         "skills" => read.config.skills = Some(skills(section, known, file)),
         "tools" => read.config.legacy_tools = Some(words(section, "Tools", known, file)),
-        "heartbeat" => pairs(section, &[], file, |map| read.config.heartbeat = Some(heartbeat::keys(map))),
-        "channels" => pairs(section, &[], file, |map| {
-            read.config.reactions = map.get("reactions").and_then(|field| channels::level(&field));
+        "heartbeat" => pairs::<HeartbeatBlock>(section, &HeartbeatBlock::KEYS, file, |found| {
+            read.config.heartbeat = Some(found.value.clone());
         }),
-        "prompt" => pairs(section, &[], file, |map| {
-            if map.get("mode").and_then(|field| field.choice(&["full", "minimal", "none"])).is_some_and(|m| m != "full")
-            {
+        "channels" => pairs::<ChannelsSection>(section, &["reactions"], file, |found| {
+            read.config.reactions = found.reactions;
+        }),
+        "prompt" => pairs::<PromptSection>(section, &["mode", "timezone"], file, |found| {
+            if found.mode.is_some_and(|mode| !matches!(mode, PromptMode::Full)) {
                 file.warn(section.line, "Prompt.mode", "nothing uses this yet", "write `full`, which is what is done");
             }
-            read.config.timezone = map.get("timezone").and_then(|field| heartbeat::timezone(&field));
+            read.config.timezone = found.timezone.as_ref().map(|zone| zone.0.clone());
         }),
         _ => headings::unread(section, file),
     }
 }
 
-/// Reads a section of `key: value` lines. Values of the keys in `lists` are split at commas.
-fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl FnOnce(&Map<'_>)) {
+/// `## Channels`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ChannelsSection {
+    /// How readily agents react.
+    reactions: Option<Reactions>,
+}
+
+/// `## Prompt`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PromptSection {
+    /// How much of the prompt is written.
+    mode: Option<PromptMode>,
+    /// The time zone that the stable part of the prompt names.
+    timezone: Option<Zone>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum PromptMode {
+    Full,
+    Minimal,
+    None,
+}
+
+/// Reads a section of `key: value` lines that may have `keys`. The value of `fallback_models` is split at commas.
+fn pairs<T: for<'n> Deserialize<'n>>(
+    section: &Section,
+    keys: &'static [&'static str],
+    file: &FileReport<'_>,
+    take: impl FnOnce(&Typed<'_, T>),
+) {
     let mut found: Vec<(Key, Node)> = Vec::new();
     for item in &section.items {
         match &item.kind {
             ItemKind::Pair(key, value) => {
+                let path = format!("{}.{key}", section.heading);
                 if let Some((first, _)) = found.iter().find(|(found, _)| found.text == *key) {
-                    let message = format!("the key `{key}` is repeated");
-                    file.error(
-                        item.line,
-                        &section.heading,
-                        message,
-                        format!("it is already on line {}; keep one", first.line),
-                    );
+                    let hint = format!("it is already on line {}; keep one", first.line);
+                    file.error(item.line, &section.heading, format!("the key `{key}` is repeated"), hint);
                     continue;
                 }
-                let node = if lists.contains(&key.as_str()) {
+                if !keys.contains(&key.as_str()) && !is_free(key) {
+                    let elsewhere = ELSEWHERE.iter().find(|(name, _)| name == key && section.key == "limits");
+                    match elsewhere {
+                        Some((_, hint)) => file.no_key(item.line, &path, key, *hint),
+                        None => file.unknown_key(item.line, &path, key, keys.iter().copied()),
+                    }
+                    continue;
+                }
+                let node = if key == "fallback_models" {
                     let items = comma_list(&value.text).map(|text| scalar(item.line, text, false)).collect();
                     Node { line: item.line, value: Value::List(items) }
                 } else {
@@ -191,10 +232,9 @@ fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl Fn
             Node { line: section.line, value: Value::Map(found) },
         )]),
     };
-    // Make the heading the first part of every path, so that a problem names `LLM.provider`.
-    if let Some(map) = Field::root(&node, file).entries().into_iter().next().and_then(|(_, field)| field.map()) {
-        read(&map);
-        map.finish(if section.key == "limits" { &ELSEWHERE } else { &[] });
+    // The heading is the first part of every path, so that a problem names `LLM.provider`.
+    if let Some(read) = Field::root(&node, file).get(&section.heading).and_then(|field| typed::read(&field, &[])) {
+        take(&read);
     }
 }
 

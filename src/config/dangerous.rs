@@ -47,7 +47,7 @@ pub(crate) fn report_lost(
     file: &FileReport<'_>,
 ) {
     // What is written is a decision.
-    if world.access_is_written {
+    if world.access.default.is_some() {
         return;
     }
     // Tools that run commands are absent without a sandbox.
@@ -62,7 +62,7 @@ pub(crate) fn report_lost(
             }
         }
         if was_lost(members.all(), entry.name) {
-            if entry.name == "tool.cli" && world.cli_policy.is_written {
+            if entry.name == "tool.cli" && world.cli_policy.is_some() {
                 names.push("`cli_policy`".to_owned());
             }
             if scripts.iter().any(|text| names_it(text, entry)) {
@@ -83,7 +83,8 @@ pub(crate) fn report_lost(
         );
         let hint = "list the tool under `## Tool Access` of the archetype or in a group; or write `access: { default: public }` to give \
                     dangerous tools to every agent, as earlier versions did, or `access: { default: safe }` to leave it so";
-        file.error(world.groups_line, "access.default", message, hint);
+        let line = world.tool_privileges.as_ref().map_or(1, |groups| world.at(groups).line());
+        file.error(line, "access.default", message, hint);
     }
 }
 

@@ -7,15 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use ghost_domain::chat::ChatWake;
 use ghost_domain::schedule::mode::LAST;
 use ghost_domain::schedule::slots::first_slot;
-use ghost_domain::schedule::{JobMode, JobOptions, Payload, Session, Target, When};
+use ghost_domain::schedule::{JobMode, JobOptions, Missed, Payload, Session, Target, When};
 use ghost_domain::text::nearest;
 use ghost_domain::{AgentId, Code, Declared, DeclaredChannel, DeclaredJob, Refusal, Timestamp};
 
 use crate::plan::Plan;
 use crate::problem::Hint;
 use crate::reader::{Field, no_such};
+use crate::typed::Spanned;
 use crate::world_file::WorldFile;
-use crate::world_file::cron::CronEntry;
+use crate::world_file::cron::CronSection;
 
 /// The number of members from which an ungated channel gets a warning (CHAT-10).
 const CROWDED_MEMBERS: usize = 3;
@@ -24,82 +25,80 @@ const REFERENCE_INSTANT: Timestamp = Timestamp(1_767_225_600_000);
 
 /// The declared channels and jobs. `plan` must be complete except for them.
 pub fn declared(world: &WorldFile<'_>, plan: &Plan) -> Declared {
-    let ids: BTreeSet<&AgentId> = world.agents.iter().map(|agent| &agent.agent_id).collect();
-    let channels = channels(world, &ids);
-    let jobs = jobs(world, plan, &ids, &channels);
+    let channels = channels(world);
+    let jobs = jobs(world, plan, &channels);
     Declared { channels, jobs }
 }
 
-fn channels(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>) -> Vec<DeclaredChannel> {
+fn channels(world: &WorldFile<'_>) -> Vec<DeclaredChannel> {
     let (members_max, channels_max) = (world.limits.chat_members_max as usize, world.limits.chat_channels_max as usize);
     let mut found = BTreeMap::new();
-    for entry in &world.chat_channels {
-        let mut members = BTreeSet::new();
-        for (field, agent_id) in &entry.members {
-            check_agent(field, agent_id, ids);
+    for (channel, entry) in &world.chat_channels {
+        let (place, mut members) = (world.at(entry), BTreeSet::new());
+        for member in &entry.members {
+            let (field, agent_id) = (world.at(member), &member.0);
+            check_agent(field, agent_id, &world.ids);
             if !members.insert(agent_id.clone()) {
                 field.error(format!("`{agent_id}` is named twice"), "keep one of the two");
             }
         }
-        if entry.members.is_empty() {
-            entry.field.error("the channel would have no members", "name at least one agent: `members: [lead]`");
+        if place.get("members").is_some_and(|members| members.length() == 0) {
+            place.error("the channel would have no members", "name at least one agent: `members: [lead]`");
         }
         if members.len() > members_max {
             let message = format!("it has {} members; limits.chat_members_max is {}", members.len(), members_max);
-            entry.field.error(message, "split them over several channels, or raise the limit");
+            place.error(message, "split them over several channels, or raise the limit");
         }
-        if !entry.gated && members.len() >= CROWDED_MEMBERS && world.chat_wake == ChatWake::All {
+        if !entry.gated && members.len() >= CROWDED_MEMBERS && world.chat.wake == ChatWake::All {
             let message = format!("every chat message starts a turn of each of its {} members", members.len());
-            entry.field.warn(
+            place.warn(
                 message,
                 "write `gated: true` and give the floor to one at a time, or `chat: { wake: mentions }`",
             );
         }
-        let channel = entry.channel.clone();
-        let declared = DeclaredChannel { channel, members, gated: entry.gated, topic: entry.topic.clone() };
-        found.insert(entry.channel.clone(), declared);
+        let (channel, topic) = (channel.0.clone(), entry.topic.as_ref().map(|topic| topic.0.clone()));
+        let declared = DeclaredChannel { channel: channel.clone(), members, gated: entry.gated, topic };
+        found.insert(channel, declared);
         if found.len() == channels_max + 1 {
             let message = format!("there are more channels than limits.chat_channels_max, {channels_max}");
-            entry.field.error(message, "remove some, or raise the limit");
+            place.error(message, "remove some, or raise the limit");
         }
     }
     found.into_values().collect()
 }
 
 /// Reports an agent that the file does not name.
-fn check_agent(field: &Field<'_>, agent_id: &AgentId, ids: &BTreeSet<&AgentId>) {
+fn check_agent(field: &Field<'_>, agent_id: &AgentId, ids: &BTreeSet<AgentId>) {
     if !ids.contains(agent_id) {
         no_such(field, "agent", ids.iter().map(|id| id.as_str()), "name it under `agents` first");
     }
 }
 
-fn jobs(
-    world: &WorldFile<'_>,
-    plan: &Plan,
-    ids: &BTreeSet<&AgentId>,
-    channels: &[DeclaredChannel],
-) -> Vec<DeclaredJob> {
+fn jobs(world: &WorldFile<'_>, plan: &Plan, channels: &[DeclaredChannel]) -> Vec<DeclaredJob> {
     let mut lines: BTreeMap<(AgentId, String), usize> = BTreeMap::new();
     let mut counts: BTreeMap<AgentId, u32> = BTreeMap::new();
     let mut found = Vec::new();
     for entry in &world.cron {
-        if let Some((field, agent_id)) = &entry.agent {
-            check_agent(field, agent_id, ids);
+        let place = world.at(entry);
+        if let Some(agent) = &entry.agent {
+            check_agent(world.at(agent), agent, &world.ids);
         }
-        for (field, when) in &entry.whens {
+        let whens = entry.whens(place, world);
+        for (field, when) in &whens {
             check_when(field, when, world.limits.cron_gap_seconds);
         }
-        if let Some((field, text)) = &entry.message {
+        if let Some(text) = &entry.message {
             let limit = world.limits.message_bytes as usize / 2;
             if text.len() > limit {
                 let message = format!("the message has {} bytes; at most {limit} are taken", text.len());
-                field.error(message, "write the long part to a file and name its path");
+                world.at(text).error(message, "write the long part to a file and name its path");
             }
         }
-        let (Some((_, agent_id)), Some((name_field, name))) = (&entry.agent, &entry.name) else {
-            check_without_owner(entry, plan, channels);
+        let (Some(agent_id), Some(name)) = (&entry.agent, &entry.name) else {
+            check_without_owner(world, entry, plan, channels);
             continue;
         };
+        let (agent_id, name_field, name) = (&agent_id.0, world.at(name), &name.0);
         if let Some(line) = lines.insert((agent_id.clone(), name.clone()), name_field.line()) {
             let message = format!("`{agent_id}` has a job `{name}` already, on line {line}");
             name_field.error(message, "give one of the two another name");
@@ -108,18 +107,18 @@ fn jobs(
         *count += 1;
         if *count == world.limits.crons_max + 1 {
             let message = format!("`{agent_id}` has more jobs than limits.crons_max, {}", world.limits.crons_max);
-            entry.field.error(message, "remove some, or raise the limit");
+            place.error(message, "remove some, or raise the limit");
         }
-        let Some(mode) = mode(entry, plan, agent_id, name, channels) else { continue };
-        let ([(_, when)], Some((_, message))) = (&entry.whens[..], &entry.message) else { continue };
+        let Some(mode) = mode(world, entry, plan, (agent_id, name), channels) else { continue };
+        let ([(_, when)], Some(message)) = (&whens[..], &entry.message) else { continue };
         found.push(DeclaredJob {
             agent_id: agent_id.clone(),
             name: name.clone(),
             when: when.clone(),
-            message: message.clone(),
-            missed: entry.missed,
+            message: message.0.clone(),
+            missed: entry.missed.unwrap_or(Missed::Skip),
             mode,
-            enabled: entry.enabled,
+            enabled: entry.enabled.unwrap_or(true),
         });
     }
     found
@@ -138,20 +137,21 @@ fn check_when(field: &Field<'_>, when: &When, gap_seconds: u32) {
 
 /// The job's mode, after checking all its settings, and its model, webhook and channel. `None` if a setting is wrong.
 fn mode(
-    entry: &CronEntry<'_>,
+    world: &WorldFile<'_>,
+    entry: &Spanned<CronSection>,
     plan: &Plan,
-    agent_id: &AgentId,
-    name: &str,
+    (agent_id, name): (&AgentId, &str),
     channels: &[DeclaredChannel],
 ) -> Option<JobMode> {
     let report = |mut refusal: Refusal| {
-        let field = named_field(&refusal).and_then(|named| entry.fields.get(named)).unwrap_or(&entry.field);
+        let place = named_field(&refusal).and_then(|named| entry.place(named, world));
+        let field = place.unwrap_or(world.at(entry));
         // The world file calls this setting `timeout`, and it is a duration.
         refusal.message = refusal.message.replace("timeout_seconds", "timeout");
         refusal.hint = refusal.hint.map(|hint| hint.replace("timeout_seconds", "timeout"));
         field.refused(refusal, "check that it matches the other settings of the job");
     };
-    let mut options = entry.options.clone();
+    let mut options = entry.options();
     let mut is_right = true;
     // A setting that is refused is left out, and the rest is checked. Each round leaves one out, so they end.
     let mode = loop {
@@ -174,7 +174,7 @@ fn mode(
     }
     if let Some(Target::Channel(named)) = mode.own_turn().map(|turn| &turn.target)
         && channels.iter().all(|channel| channel.channel != *named)
-        && let Some(field) = entry.fields.get("to")
+        && let Some(field) = entry.place("to", world)
     {
         let hint = match nearest(named.as_str(), channels.iter().map(|channel| channel.channel.as_str()).chain([LAST]))
         {
@@ -187,11 +187,11 @@ fn mode(
 }
 
 /// Checks the settings of a job whose agent or name is missing or wrong, as far as they do not depend on it.
-fn check_without_owner(entry: &CronEntry<'_>, plan: &Plan, channels: &[DeclaredChannel]) {
+fn check_without_owner(world: &WorldFile<'_>, entry: &Spanned<CronSection>, plan: &Plan, channels: &[DeclaredChannel]) {
     // A webhook has a thread for each job; any name gives one.
-    let (agent_id, name) = (entry.agent.as_ref().map(|(_, id)| id.clone()), "job");
+    let (agent_id, name) = (entry.agent.as_ref().map(|id| id.0.clone()), "job");
     if let Some(agent_id) = agent_id.or_else(|| "agent".parse().ok()) {
-        mode(entry, plan, &agent_id, name, channels);
+        mode(world, entry, plan, (&agent_id, name), channels);
     }
 }
 

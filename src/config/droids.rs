@@ -18,22 +18,13 @@ use crate::extra_tools::ExtraTools;
 use crate::plan::droids::DroidsPlan;
 use crate::plan::{AgentLimits, LlmPlan, ModelChoice, Plan, RestartPlan};
 use crate::spec::{AgentSpec, TurnLimits};
-use crate::world_file::droids::Droids;
+use crate::world_file::WorldFile;
 
 /// The plan of a world's droids.
-pub(crate) fn droids(section: &Droids<'_>, extra: &ExtraTools, llm: &LlmPlan) -> DroidsPlan {
-    let tools = section.tools.as_ref().map(|words| {
-        let mut tools = BTreeSet::new();
-        for (field, word) in words {
-            let found = extra.expand(word);
-            if found.is_empty() {
-                field.error(format!("there is no tool `{}`", field.shown()), extra.hint(word));
-            }
-            tools.extend(found);
-        }
-        tools
-    });
-    let model = section.model.as_ref().map(|(field, name)| {
+pub(crate) fn droids(world: &WorldFile<'_>, extra: &ExtraTools, llm: &LlmPlan) -> DroidsPlan {
+    let tools = world.droids.tools.as_ref().map(|words| extra.expand_all(&world.all_named(words)));
+    let model = world.droids.model.as_ref().map(|model| {
+        let (field, name) = world.named(model);
         let (provider, model) = llm.fallback_target(&llm.default_provider, name);
         if provider.is_empty() || model.is_empty() {
             field.error(

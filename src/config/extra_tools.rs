@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue;
 
+use crate::reader::Field;
+
 /// The tools of toolboxes and skills: full names, and short names that mean exactly one of them
 /// (TBX-03).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +54,19 @@ impl ExtraTools {
             }
         }
         found
+    }
+
+    /// The tools of all `words`. One that stands for none is reported.
+    pub(crate) fn expand_all(&self, words: &[(&Field<'_>, &str)]) -> BTreeSet<String> {
+        let mut tools = BTreeSet::new();
+        for (field, word) in words {
+            let found = self.expand(word);
+            if found.is_empty() {
+                field.error(format!("there is no tool `{}`", field.shown()), self.hint(word));
+            }
+            tools.extend(found);
+        }
+        tools
     }
 
     /// Every word that stands for a tool, for hints about misspelt words.

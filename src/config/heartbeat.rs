@@ -7,32 +7,63 @@ use std::time::Duration;
 
 use ghost_domain::AgentId;
 use ghost_domain::schedule::Target;
-use ghost_domain::schedule::slots::time_zone;
+use serde::{Deserialize, Deserializer};
 
+use crate::kinds::{Count, TEXT_MAX, Text, Time, Zone, maybe, text_kind};
 use crate::plan::heartbeat::{ActiveHours, HeartbeatPlan};
-use crate::reader::{Field, Map};
+use crate::typed::{Spanned, problem};
 
 /// The default interval.
 const EVERY: Duration = Duration::from_secs(1_800);
-/// The longest interval.
-const EVERY_MAX: Duration = Duration::from_secs(7 * 86_400);
 
-/// A heartbeat block. A key that is absent is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// `heartbeat`: when an agent looks around by itself. An absent key takes the value of the block of lower precedence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct HeartbeatBlock {
-    /// `every`; zero turns heartbeats off.
+    /// The interval; zero turns heartbeats off.
+    #[serde(deserialize_with = "interval")]
     pub every: Option<Duration>,
-    /// `target`: `none`, `last` or a chat channel.
+    /// Where an alert goes: `none`, `last` or a chat channel.
+    #[serde(deserialize_with = "maybe::<AlertTarget, _, _>")]
     pub target: Option<String>,
-    /// `prompt`: the text of the heartbeat.
+    /// The text of the heartbeat.
+    #[serde(deserialize_with = "maybe::<Text<TEXT_MAX>, _, _>")]
     pub prompt: Option<String>,
-    /// `timezone`: the zone of `active_hours`.
+    /// The time zone of `active_hours`.
+    #[serde(deserialize_with = "maybe::<Zone, _, _>")]
     pub timezone: Option<String>,
-    /// `active_hours`, in minutes since midnight.
+    /// The hours with heartbeats, such as `08:00-22:00`.
+    #[serde(rename = "active_hours", deserialize_with = "maybe::<Hours, _, _>")]
     pub active: Option<(u32, u32)>,
+    /// The longest answer that counts as nothing to tell; in the world's own block alone.
+    pub ack_max_chars: Option<Spanned<Count<0, 10_000>>>,
 }
 
+/// An interval: zero, or a second at least.
+fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let every = Time::<0, 604_800_000>::deserialize(deserializer)?.0;
+    match !every.is_zero() && every < Duration::from_secs(1) {
+        true => Err(problem("the shortest interval is 1s", "for example 30m, or 0m for off")),
+        false => Ok(Some(every)),
+    }
+}
+
+text_kind!(pub AlertTarget(String), 64, |text| match Target::of_alerts(text) {
+    Ok(_) => Ok(text.to_owned()),
+    Err(_) => {
+        let hint = "write none, last, or the name of a chat channel";
+        Err((format!("`{text}` is not a target for alerts"), hint.into()))
+    }
+});
+
+text_kind!(pub Hours((u32, u32)), 64, |text| {
+    hours(text).ok_or_else(|| (format!("`{text}` is not a range of hours"), "for example 08:00-22:00".into()))
+});
+
 impl HeartbeatBlock {
+    /// The keys of a block that is not the world's own.
+    pub const KEYS: [&str; 5] = ["every", "target", "prompt", "timezone", "active_hours"];
+
     /// A copy of this block, with absent keys taken from `under`, the block of lower precedence.
     fn over(&self, under: &Self) -> Self {
         Self {
@@ -41,59 +72,7 @@ impl HeartbeatBlock {
             prompt: self.prompt.clone().or_else(|| under.prompt.clone()),
             timezone: self.timezone.clone().or_else(|| under.timezone.clone()),
             active: self.active.or(under.active),
-        }
-    }
-}
-
-/// Reads a block of the world file or of an agent in it.
-pub fn block(field: &Field<'_>) -> Option<HeartbeatBlock> {
-    let map = field.map_of("{ every: 30m }")?;
-    let block = keys(&map);
-    map.finish(&[]);
-    Some(block)
-}
-
-/// Reads the keys of a block. `ack_max_chars` is not among them: it is one limit for the whole
-/// world.
-pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
-    let every = map.get("every").and_then(|field| {
-        let every = field.duration(Duration::ZERO..=EVERY_MAX)?;
-        if !every.is_zero() && every < Duration::from_secs(1) {
-            field.error("the shortest interval is 1s", "for example 30m, or 0m for off");
-            return None;
-        }
-        Some(every)
-    });
-    let target = map.get("target").and_then(|field| {
-        let text = field.text(64)?;
-        if Target::of_alerts(text).is_err() {
-            let hint = "write none, last, or the name of a chat channel";
-            field.error(format!("`{}` is not a target for alerts", field.shown()), hint);
-            return None;
-        }
-        Some(text.to_owned())
-    });
-    let timezone = map.get("timezone").and_then(|field| timezone(&field));
-    let active = map.get("active_hours").and_then(|field| {
-        let read = hours(field.text(64)?);
-        if read.is_none() {
-            let hint = "for example 08:00-22:00";
-            field.error(format!("`{}` is not a range of hours", field.shown()), hint);
-        }
-        read
-    });
-    let prompt = map.get("prompt").and_then(|field| field.text(crate::world_file::parts::TEXT_MAX)).map(str::to_owned);
-    HeartbeatBlock { every, target, prompt, timezone, active }
-}
-
-/// Reads the name of a time zone.
-pub fn timezone(field: &Field<'_>) -> Option<String> {
-    let text = field.text(64)?;
-    match time_zone(text) {
-        Ok(_) => Some(text.to_owned()),
-        Err(refusal) => {
-            field.refused(refusal, "write the name of a zone, such as Europe/Berlin");
-            None
+            ack_max_chars: None,
         }
     }
 }

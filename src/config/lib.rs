@@ -26,6 +26,7 @@ mod heartbeat;
 mod hints_tests;
 pub mod init;
 mod json;
+mod kinds;
 mod knowledge;
 mod known_models;
 pub mod load;
@@ -56,6 +57,7 @@ mod substitute;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod toolbox;
+mod typed;
 mod world_file;
 mod world_paths;
 pub mod yaml;

@@ -26,8 +26,8 @@ use crate::heartbeat::{self, HeartbeatBlock};
 use crate::knowledge;
 use crate::node::Node;
 use crate::plan::{
-    AgentPlan, ApprovalsPlan, Archetype, ArchetypeConfig, HeartbeatPlan, LlmPlan, Plan, ProviderKind, ToolboxPlan,
-    WebhookPlan,
+    AgentPlan, ApprovalsPlan, Archetype, ArchetypeConfig, CodingPlan, HeartbeatPlan, LlmPlan, Plan, ProviderKind,
+    ToolboxPlan, WebhookPlan,
 };
 use crate::problem::{Hint, Problems, Severity};
 use crate::providers::{fallback_problems, llm, model_problem};
@@ -36,7 +36,10 @@ use crate::report::{FileReport, Report, did_you_mean};
 use crate::skill_roots::{SkillSources, read_skills};
 use crate::substitute::Env;
 use crate::toolbox::{self, Bases};
-use crate::world_file::{self, Named, WorldFile};
+use crate::typed::Spanned;
+use crate::world_file::channels::{WEBHOOKS_MAX, WebhookSection};
+use crate::world_file::commands::CliPolicySection;
+use crate::world_file::{self, ApprovalsSection, Named, WorldFile};
 use crate::world_paths::WorldPaths;
 use crate::yaml;
 
@@ -108,13 +111,14 @@ fn warn_of_unread_heartbeats(
 /// Reads everything that the world file, parsed as `node`, refers to.
 fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> Option<Plan> {
     let report = file.whole();
-    let Some(world) = world_file::read(&Field::root(node, file)) else {
+    let root = Field::root(node, file);
+    let Some(world) = world_file::read(&root) else {
         check_other_files(paths, report, env);
         return None;
     };
 
     let bases = Bases::of(&paths.dir);
-    let toolboxes = toolbox::toolboxes(&world.toolboxes, &bases, report, env);
+    let toolboxes = toolbox::toolboxes(&world, &bases, report, env);
     let mut extra = ExtraTools::default();
     for (source, toolbox) in &toolboxes {
         toolbox.allowed.iter().for_each(|tool| extra.insert(&toolbox.name, tool));
@@ -124,7 +128,10 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
             [Some(toolbox.name.as_str()), directory].into_iter().flatten().for_each(|name| extra.broken(name));
         }
     }
-    let sources = SkillSources { named: world.skill_roots.as_deref(), bundled: &world.bundled_skills };
+    let sources = SkillSources {
+        named: world.skills.roots.as_ref().map(|roots| world.all_named(roots)),
+        bundled: world.all_named(&world.skills.bundled),
+    };
     let (skills, of_skills) = read_skills(&sources, &toolboxes, &bases, &mut extra, (report, env));
     let skill_names = skills.all().keys().cloned().collect();
     let groups = groups(&world, extra);
@@ -151,9 +158,9 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
             (name.clone(), Arc::new(access))
         })
         .collect();
-    for (field, name) in &world.cli_policy.groups {
-        let known: Vec<&str> = groups.names().collect();
-        if !known.contains(name) {
+    for group in world.cli_policy.iter().flat_map(CliPolicySection::groups) {
+        let (known, (field, name)) = (groups.names().collect::<Vec<_>>(), world.named(group));
+        if !known.contains(&name) {
             no_such(field, "privilege group", known.iter().copied(), "write it under `tool_privileges`");
         }
     }
@@ -169,17 +176,18 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     );
 
     // Problems of an agent are reported at its own entry, not where it is named.
-    let ids: BTreeSet<&AgentId> = world.agents.iter().map(|agent| &agent.agent_id).collect();
-    let job = world.job.as_ref().and_then(|job| agents_and_teams::job(job, &ids, &paths.dir));
-    let webhooks = webhooks(&world, &ids, env);
+    let ids: BTreeSet<&AgentId> = world.ids.iter().collect();
+    let job = world.job.as_ref().and_then(|job| agents_and_teams::job(&world, job, &paths.dir));
+    let webhooks = webhooks(&world, env);
     let people = People { archetypes: &archetypes, groups: Some(&groups), agents: Some(ids) };
     let seeds = knowledge::seeds(&paths.dir, &paths.shown, &people, &world.limits, report);
     let sources: Vec<(&AgentId, heartbeat::Source<'_>)> = world
         .agents
         .iter()
         .filter_map(|entry| {
-            let archetype = archetypes.get(entry.archetype.as_ref()?.1)?;
-            Some((&entry.agent_id, heartbeat_source(entry.heartbeat.as_ref(), &archetype.config)))
+            let section = world.section(entry);
+            let archetype = archetypes.get(&section.archetype.as_ref()?.0)?;
+            Some((&entry.agent_id, heartbeat_source(section.heartbeat.as_ref(), &archetype.config)))
         })
         .collect();
     let heartbeats = heartbeat::heartbeats(world.heartbeat.as_ref(), &sources);
@@ -195,22 +203,22 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         .collect();
     warn_of_unread_heartbeats(&loaded, &members.agents, (&heartbeats, &archetype_heartbeats), report);
     let (laws, tools_md) = paths.markdowns(report);
-    let (id, name) = paths.identity(&world, file)?;
-    let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
+    let (id, name) = paths.identity(&world, &root, file)?;
+    let mut secret_env: BTreeSet<String> = world.secrets_env.iter().map(|name| name.0.clone()).collect();
     // Commands may print what they get; it is redacted on every way out.
     secret_env.extend(world.sandbox.passthrough_env.iter().cloned());
     secret_env.extend(world.sandbox.remote.iter().map(|remote| remote.token_env.clone()));
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
-    secret_env.extend(world.llm.providers.values().flat_map(|entry| entry.sent.variables.iter().cloned()));
+    secret_env.extend(world.providers.values().flat_map(|entry| entry.sent.variables.iter().cloned()));
     secret_env.extend(world.web.iter().flat_map(|web| web.key_variables()).map(str::to_owned));
     let toolboxes: BTreeMap<String, Arc<ToolboxPlan>> =
         toolboxes.into_values().filter_map(|toolbox| toolbox.plan).chain(of_skills).map(named).collect();
     secret_env.extend(toolboxes.values().flat_map(|toolbox| toolbox.secrets()).map(str::to_owned));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
-    let places = world.places.resolve(&paths.dir);
+    let places = world.places(&paths.dir);
     secret_env.extend(places.storage.url_env().map(str::to_owned));
     let approvals = approvals(&world, groups.extra());
-    let droids = droids::droids(&world.droids, groups.extra(), &llm);
+    let droids = droids::droids(&world, groups.extra(), &llm);
     let mut plan = Plan {
         world_id: id,
         name,
@@ -222,30 +230,30 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         creatable,
         agents: members.agents.into(),
         teams: members.teams,
-        root_intensity: world.root_intensity,
+        root_intensity: world.world.intensity.into(),
         groups,
         llm,
         origins,
         limits: world.limits.clone(),
         budgets: members.budgets,
-        chat_wake: world.chat_wake,
-        owner_may_update_tasks: world.owner_may_update,
+        chat_wake: world.chat.wake,
+        owner_may_update_tasks: world.tasks.owner_may_update,
         knowledge: seeds,
         skills: Arc::new(skills),
         toolboxes,
         secret_env,
         job,
-        metrics_open: world.metrics_open,
+        metrics_open: world.metrics.open,
         http: world.http.clone(),
         places,
         sandbox: world.sandbox.clone().within(&paths.dir),
         approvals,
-        coding: world.coding,
+        coding: CodingPlan { run_budget: world.coding.run_budget.map(|usd| usd.0) },
         droids,
-        cli_policy: Arc::new(ghost_policy::Policy::new(world.cli_policy.settings.clone())),
+        cli_policy: Arc::new(ghost_policy::Policy::new(world.policy.clone())),
         web: world.web.clone(),
         webhooks,
-        reactions: world.reactions,
+        reactions: world.channels.reactions,
         declared: Declared::default(),
         heartbeats,
         archetype_heartbeats,
@@ -256,7 +264,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     check_job_lead(&world, &plan);
     warn_of_search_keys(&plan, env, file);
     warn_of_heartbeat_targets(&plan, file);
-    world.places.check(&plan, env);
+    world.check_places(&root, &plan, env);
     Some(plan)
 }
 
@@ -290,7 +298,8 @@ fn warn_of_search_keys(plan: &Plan, env: Env<'_>, file: &FileReport<'_>) {
 /// Checks that the lead of the main job may close the job's task. Otherwise the job would never end.
 fn check_job_lead(world: &WorldFile<'_>, plan: &Plan) {
     let Some(entry) = &world.job else { return };
-    let (field, lead) = &entry.lead;
+    let Some(named) = &entry.lead else { return };
+    let (field, lead) = (world.at(named), &named.0);
     let lead = plan.agents.iter().find(|agent| agent.agent_id == *lead);
     if let Some(lead) = lead.filter(|lead| !plan.grants(&lead.access, TASK_UPDATE, false)) {
         field.error(
@@ -317,40 +326,39 @@ fn check_other_files(paths: &WorldPaths, report: &Report, env: Env<'_>) {
 }
 
 /// Checks the references of webhooks.
-fn webhooks(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>, env: Env<'_>) -> BTreeMap<String, WebhookPlan> {
-    let mut found = BTreeMap::new();
-    for (name, entry) in &world.webhooks {
-        if let Some((field, agent)) = &entry.agent
-            && !ids.contains(agent)
-        {
-            no_such(field, "agent", ids.iter().map(|id| id.as_str()), "name it under `agents` first");
+fn webhooks(world: &WorldFile<'_>, env: Env<'_>) -> BTreeMap<String, WebhookPlan> {
+    let webhooks = &world.channels.webhooks;
+    for webhook in webhooks.values().skip(WEBHOOKS_MAX).take(1) {
+        let message = format!("there are more than {WEBHOOKS_MAX} webhooks");
+        world.at(webhook).error(message, "let one webhook serve several threads");
+    }
+    let plan = |webhook: &Spanned<WebhookSection>| {
+        if let Some(agent) = webhook.agent.as_ref().filter(|agent| !world.ids.contains(&agent.0)) {
+            let known = world.ids.iter().map(AgentId::as_str);
+            no_such(world.at(agent), "agent", known, "name it under `agents` first");
         }
-        if let Some(name) = &entry.secret_env
+        if let Some(name) = &webhook.secret_env
             && env(name).is_none_or(|secret| secret.is_empty())
         {
-            let message = format!("`{name}` is not set: nothing is taken from this webhook or sent to it");
-            entry.field.warn(message, "set it to a long random text that the other side knows, too");
+            let message = format!("`{}` is not set: nothing is taken from this webhook or sent to it", name.0);
+            world.at(webhook).warn(message, "set it to a long random text that the other side knows, too");
         }
-        let (Some(url), Some(secret_env), Some((_, agent))) = (&entry.url, &entry.secret_env, &entry.agent) else {
-            continue;
-        };
-        let plan = WebhookPlan {
-            url: url.clone(),
-            secret_env: secret_env.clone(),
-            agent: agent.clone(),
-            tolerance: entry.tolerance,
-            actions: entry.actions.clone(),
-        };
-        found.insert(name.clone(), plan);
-    }
-    found
+        Some(WebhookPlan {
+            url: webhook.url.as_ref()?.0.clone(),
+            secret_env: webhook.secret_env.as_ref()?.0.clone(),
+            agent: webhook.agent.as_ref()?.0.clone(),
+            tolerance: webhook.tolerance(),
+            actions: webhook.actions(),
+        })
+    };
+    webhooks.iter().filter_map(|(name, webhook)| Some((name.0.clone(), plan(webhook)?))).collect()
 }
 
 /// Checks the words of groups and builds the groups.
 fn groups(world: &WorldFile<'_>, extra: ExtraTools) -> Groups {
     let mut words: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (group, list) in &world.groups {
-        for (field, word) in list {
+    for (group, list) in world.tool_privileges.iter().flat_map(|groups| &groups.value) {
+        for (field, word) in world.all_named(list) {
             let tools = extra.expand(word);
             if tools.is_empty() {
                 field.error(format!("there is no tool `{}`", field.shown()), extra.hint(word));
@@ -358,32 +366,29 @@ fn groups(world: &WorldFile<'_>, extra: ExtraTools) -> Groups {
                 field.warn("this tool is always on, so the group has no effect on it", "remove it from the group");
             }
         }
-        words.insert(group.clone(), list.iter().map(|(_, word)| (*word).to_owned()).collect());
+        words.insert(group.0.clone(), list.iter().map(|word| word.0.clone()).collect());
     }
-    Groups::new(&words, world.access_default, world.strict_channel, extra)
+    Groups::new(&words, world.access.default.unwrap_or_default(), world.access.strict_channel_privileges, extra)
 }
 
 /// The calls that wait for an operator.
 fn approvals(world: &WorldFile<'_>, extra: &ExtraTools) -> ApprovalsPlan {
-    let mut plan = world.approvals.plan.clone();
-    for (field, word) in &world.approvals.tools {
-        let tools = extra.expand(word);
-        if tools.is_empty() {
-            field.error(format!("there is no tool `{}`", field.shown()), extra.hint(word));
-        }
-        plan.tools.extend(tools);
+    let ApprovalsSection { tools, approvers, expires } = &world.approvals;
+    ApprovalsPlan {
+        tools: extra.expand_all(&world.all_named(tools)),
+        approvers: approvers.iter().map(|name| name.0.clone()).collect(),
+        expires: expires.map_or(ApprovalsPlan::default().expires, |time| time.0),
     }
-    plan
 }
 
 fn creatable(world: &WorldFile<'_>, archetypes: &BTreeMap<String, Arc<Archetype>>) -> BTreeSet<String> {
-    let check = |(field, name): &Named<'_>| {
-        if !archetypes.contains_key(*name) {
+    let check = |(field, name): Named<'_>| {
+        if !archetypes.contains_key(name) {
             archetype::no_such(field, archetypes);
         }
-        (*name).to_owned()
+        name.to_owned()
     };
-    world.creatable.iter().map(check).collect()
+    world.all_named(&world.agents_may_create).into_iter().map(check).collect()
 }
 
 /// Checks that every archetype has a model, and that its limits have an effect.
@@ -396,14 +401,14 @@ fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, world: &World
         };
         match (model_problem(model, llm), &world.llm.default_provider) {
             // Then the default provider lacks a model, and the archetype itself is right.
-            (Some(problem), Some((field, _))) if model.provider.is_none() => by_default.push((field, problem)),
+            (Some(problem), Some(default)) if model.provider.is_none() => by_default.push((world.at(default), problem)),
             (Some(problem), _) => {
                 let hint = "write `model:` under `## LLM`, or `llm.default_model` in the world file";
                 report_problem(lines.llm, "LLM.model", Severity::Error, problem, hint.into());
             }
             (None, _) => {}
         }
-        for (_, message, hint) in fallback_problems(model, llm, &world.llm.unread) {
+        for (_, message, hint) in fallback_problems(model, llm, &world.unread) {
             report_problem(lines.fallbacks, "LLM.fallback_models", Severity::Error, message, hint);
         }
         if let Some(message) = above_world(&loaded.archetype.config.limits, &world.limits) {

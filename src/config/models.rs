@@ -11,6 +11,7 @@ use std::time::Duration;
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Refusal};
 
+pub use crate::kinds::check_base_url;
 use crate::plan::{LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan};
 
 /// The default model at a `scripted` or `recorded` provider.
@@ -215,23 +216,6 @@ pub fn check_model(model: &str) -> Result<(), Refusal> {
             .hint("name a model of that provider, or omit --model"));
     }
     Ok(())
-}
-
-/// Checks that `url` is a valid address of a provider.
-///
-/// # Errors
-/// `InvalidArguments` unless it is `http://` or `https://` with a host, without white space, of at most 2,000 bytes.
-pub fn check_base_url(url: &str) -> Result<(), Refusal> {
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    let valid = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
-        && url.len() <= 2_000
-        && !url.chars().any(|c| c.is_whitespace() || c.is_control());
-    if valid {
-        Ok(())
-    } else {
-        Err(Refusal::new(Code::InvalidArguments, "the base URL is not an address of a server")
-            .hint("write it as http://HOST:PORT/PATH or https://HOST/PATH"))
-    }
 }
 
 #[cfg(test)]

@@ -72,6 +72,15 @@ impl Node {
         }
     }
 
+    /// The keys, if this is a map.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let pairs = match &self.value {
+            Value::Map(pairs) => pairs.as_slice(),
+            _ => &[],
+        };
+        pairs.iter().map(|(key, _)| key.text.as_str())
+    }
+
     /// The text, if this is a scalar that is not null.
     #[must_use]
     pub fn text(&self) -> Option<&str> {

@@ -29,6 +29,8 @@ use ghost_domain::{
     ActionKind, AgentId, BudgetLimits, ChatWake, Declared, HeldSkill, KnowledgeSeed, Limits, Reactions, Scope,
 };
 
+use serde::Deserialize;
+
 pub use self::approvals::ApprovalsPlan;
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
 pub use self::coding::CodingPlan;
@@ -42,6 +44,7 @@ pub use self::sandbox::{RemotePlan, SandboxKind, SandboxNetwork, SandboxPlan, Sa
 pub use self::toolbox::ToolboxPlan;
 pub use self::web::WebPlan;
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
+use crate::kinds::number;
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
 use crate::skills::SkillSet;
@@ -309,13 +312,17 @@ pub struct JobPlan {
 
 /// The most input tokens that a job is expected to take: so many in any case, for each file, and for each token of the
 /// files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct JobExpectation {
     /// In any case.
+    #[serde(deserialize_with = "number::<0, 1_000_000_000, _, _>")]
     pub base: u32,
     /// For each file.
+    #[serde(deserialize_with = "number::<0, 1_000_000_000, _, _>")]
     pub per_file: u32,
     /// For each token of the files.
+    #[serde(deserialize_with = "number::<0, 1_000_000_000, _, _>")]
     pub per_token: u32,
 }
 

@@ -1,24 +1,45 @@
-//! Reads a price.
-//!
-//! An incomplete price must never be accepted, because a money budget would then be overspent.
+//! The price of a model.
 
 use ghost_domain::Price;
+use serde::Deserialize;
 
+use crate::kinds::Usd;
 use crate::reader::Field;
-use crate::world_file::budgets::money;
+use crate::typed::{self, Hints};
 
-/// Reads one price, in US dollars for a million tokens.
-pub(crate) fn price(field: &Field<'_>) -> Option<Price> {
-    let map = field.map_of("{ input: 3, output: 15 }")?;
-    let usd = |key| map.get(key).and_then(|field| money(&field, "write 0 if it costs nothing"));
-    let (input, output, cache_read, cache_write) = (usd("input"), usd("output"), usd("cache_read"), usd("cache_write"));
-    // Without one of these prices, part of the cost would not be counted.
-    for (name, found) in [("input", input), ("output", output)] {
-        if found.is_none() && map.get(name).is_none() {
-            field.error(format!("`{name}` is missing"), "in US dollars for a million tokens");
-        }
+/// What messages say of a price.
+pub(crate) const HINTS: Hints = Hints {
+    of: "PriceSection",
+    such_as: "{ input: 3, output: 15 }",
+    need: &[("input", "3"), ("output", "15")],
+    ..Hints::NONE
+};
+
+/// A price, in US dollars for a million tokens. Without both of the first two, part of a cost would not be counted.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PriceSection {
+    /// Input tokens.
+    input: Option<Usd>,
+    /// Output tokens.
+    output: Option<Usd>,
+    /// Input tokens that the provider reads from its cache. The default is `input`.
+    cache_read: Option<Usd>,
+    /// Input tokens that the provider writes to its cache. The default is `input`.
+    cache_write: Option<Usd>,
+}
+
+impl PriceSection {
+    /// The price, if it is whole.
+    pub(crate) fn price(&self) -> Option<Price> {
+        let (input, output) = (self.input?.0, self.output?.0);
+        let cache = |price: Option<Usd>| price.map_or(input, |price| price.0);
+        Some(Price { input, output, cache_read: cache(self.cache_read), cache_write: cache(self.cache_write) })
     }
-    map.finish(&[]);
-    let (input, output) = (input.unwrap_or_default(), output.unwrap_or_default());
-    Some(Price { input, output, cache_read: cache_read.unwrap_or(input), cache_write: cache_write.unwrap_or(input) })
+}
+
+/// Reads one price.
+pub(crate) fn price(field: &Field<'_>) -> Option<Price> {
+    static ALL: [Hints; 1] = [HINTS];
+    typed::read::<PriceSection>(field, &ALL)?.price()
 }

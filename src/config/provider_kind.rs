@@ -3,7 +3,8 @@
 //! This module must never contain a provider's address or a model.
 
 /// The protocol of a provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ProviderKind {
     /// Anthropic's Messages API.
     Anthropic,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::archetype::Loaded;
 use crate::files::read_text;
+use crate::kinds::Name;
 use crate::model_list::ModelList;
 use crate::models::SCRIPTED_MODEL;
 use crate::plan::{LlmPlan, ModelChoice, Origin, Origins, ProviderKind, ProviderOrigin, ProviderPlan};
@@ -13,8 +14,9 @@ use crate::problem::{Hint, Severity};
 use crate::reader::{Field, no_such};
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
+use crate::typed::Spanned;
 use crate::world_file::WorldFile;
-use crate::world_file::agents::AgentEntry;
+use crate::world_file::agents::AgentSection;
 use crate::yaml;
 
 /// The hint for an unknown provider.
@@ -32,16 +34,18 @@ pub(crate) fn llm(
 ) -> (LlmPlan, Origins) {
     let mut origins = Origins { world_file: file.path().to_owned(), ..Origins::default() };
     let mut providers: BTreeMap<String, ProviderPlan> = BTreeMap::new();
-    for (name, entry) in &world.llm.providers {
+    for (Name(name), section) in &world.llm.providers {
+        let Some(entry) = world.providers.get(name) else { continue };
         let base = ProviderPlan::of_kind(entry.kind, dir);
+        let [retry_base, retry_cap] = [section.retry_base, section.retry_cap].map(|time| time.map(|time| time.0));
         let mut plan = ProviderPlan {
-            base_url: entry.base_url.clone(),
-            api_key_env: entry.api_key_env.clone(),
-            concurrency: entry.concurrency.unwrap_or(base.concurrency),
-            attempts: entry.attempts.unwrap_or(base.attempts),
-            retry_base: entry.retry_base.unwrap_or(base.retry_base.min(entry.retry_cap.unwrap_or(base.retry_base))),
-            retry_cap: entry.retry_cap.unwrap_or(base.retry_cap.max(entry.retry_base.unwrap_or(base.retry_cap))),
-            idle_timeout: entry.idle_timeout.unwrap_or(base.idle_timeout),
+            base_url: section.base_url.as_ref().map(|url| url.0.clone()),
+            api_key_env: section.api_key_env.as_ref().map(|name| name.0.clone()),
+            concurrency: section.concurrency.map_or(base.concurrency, |count| count.u32()),
+            attempts: section.attempts.map_or(base.attempts, |count| count.u32()),
+            retry_base: retry_base.unwrap_or(base.retry_base.min(retry_cap.unwrap_or(base.retry_base))),
+            retry_cap: retry_cap.unwrap_or(base.retry_cap.max(retry_base.unwrap_or(base.retry_cap))),
+            idle_timeout: section.idle_timeout.map_or(base.idle_timeout, |time| time.0),
             dir: entry.dir.as_ref().map(|relative| dir.join(relative)).or(base.dir.clone()),
             kind: entry.kind,
             headers: entry.sent.headers.clone(),
@@ -55,13 +59,13 @@ pub(crate) fn llm(
             plan.api_key_env = base.api_key_env;
         }
         providers.insert(name.clone(), plan);
-        let settings = entry.settings.iter().map(|(key, field)| (*key, field.origin())).collect();
-        origins.providers.insert(name.clone(), ProviderOrigin { named: entry.field.origin(), settings });
+        let origin = ProviderOrigin { named: entry.origin.clone(), settings: entry.settings.clone() };
+        origins.providers.insert(name.clone(), origin);
     }
     let mut ensure_provider =
         |name: &str, providers: &mut BTreeMap<String, ProviderPlan>, named: &dyn Fn() -> Origin| {
             if !providers.contains_key(name)
-                && !world.llm.unread.contains(name)
+                && !world.unread.contains(name)
                 && let Some(kind) = ProviderKind::named(name).filter(|kind| *kind != ProviderKind::Recorded)
             {
                 providers.insert(name.to_owned(), ProviderPlan::of_kind(kind, dir));
@@ -70,29 +74,26 @@ pub(crate) fn llm(
             }
             // A provider whose entry is invalid still exists, so it must not be reported as
             // unknown.
-            providers.contains_key(name) || world.llm.unread.contains(name)
+            providers.contains_key(name) || world.unread.contains(name)
         };
     let known: Vec<String> = {
         let kinds = ProviderKind::ALL.iter().map(|(name, _)| (*name).to_owned()).filter(|name| name != "recorded");
         providers.keys().cloned().chain(kinds).collect()
     };
     let known = || known.iter().map(String::as_str);
-    let default_provider = world.llm.default_provider.as_ref().map_or("scripted", |(_, name)| name).to_owned();
+    let default_provider = world.llm.default_provider.as_ref().map_or("scripted", |name| &name.0).to_owned();
     let default_origin = || match &world.llm.default_provider {
-        Some((field, _)) => field.origin(),
+        Some(default) => world.at(default).origin(),
         None => Origin { file: file.path().to_owned(), line: 1, field: "llm".to_owned() },
     };
     if !ensure_provider(&default_provider, &mut providers, &default_origin)
-        && let Some((field, _)) = &world.llm.default_provider
+        && let Some(default) = &world.llm.default_provider
     {
-        no_such(field, "provider", known(), UNDEFINED);
+        no_such(world.at(default), "provider", known(), UNDEFINED);
     }
-    for field in world.agents.iter().filter_map(|agent| agent.model.provider.as_ref().map(|f| (f, &agent.model))) {
-        let (field, entry) = field;
-        if let Some(name) = &entry.choice.provider
-            && !ensure_provider(name, &mut providers, &|| field.origin())
-        {
-            no_such(field, "provider", known(), UNDEFINED);
+    for name in world.entries().iter().filter_map(|agent| agent.overrides.provider.as_ref()) {
+        if !ensure_provider(name, &mut providers, &|| world.at(name).origin()) {
+            no_such(world.at(name), "provider", known(), UNDEFINED);
         }
     }
     for loaded in loaded.values() {
@@ -118,7 +119,7 @@ pub(crate) fn llm(
     }
     let local = providers.get(&default_provider).is_some_and(|plan| plan.kind.is_local());
     let default_model = match (&world.llm.default_model, local) {
-        (Some((_, model)), _) => (*model).to_owned(),
+        (Some(model), _) => model.0.clone(),
         (None, true) => SCRIPTED_MODEL.to_owned(),
         (None, false) => String::new(),
     };
@@ -132,8 +133,9 @@ pub(crate) fn llm(
             file.whole().substituted(&key, &format!("${{{name}}}"));
         }
     }
-    let (prices, world_dir) = (world.llm.prices.clone(), dir.to_owned());
-    origins.models_file = world.llm.models_file.as_ref().map(|(_, name)| beside(file.path(), name));
+    let prices = world.llm.prices.iter().filter_map(|(name, section)| Some((name.clone(), section.price()?))).collect();
+    let world_dir = dir.to_owned();
+    origins.models_file = world.llm.models_file.as_ref().map(|name| beside(file.path(), name));
     let models = models(world, providers.keys(), dir, env, file);
     let llm = LlmPlan { default_provider, default_model, providers, prices, models, keys_present, world_dir };
     record_models(world, loaded, &llm, &mut origins);
@@ -150,9 +152,9 @@ fn models<'p>(
     world_file: &FileReport<'_>,
 ) -> Arc<ModelList> {
     let shipped = ModelList::shipped();
-    let Some((_, name)) = &world.llm.models_file else { return shipped };
+    let Some(name) = &world.llm.models_file else { return shipped };
     let file = world_file.whole().file(beside(world_file.path(), name));
-    let text = read_text(&dir.join(name), dir, yaml::FILE_MAX as u64, &file);
+    let text = read_text(&dir.join(&name.0), dir, yaml::FILE_MAX as u64, &file);
     let Some(root) = text.and_then(|text| yaml::parse(&text, &file, env)) else { return shipped };
     let providers: Vec<&str> = providers.map(String::as_str).collect();
     Arc::new((*shipped).clone().merged(ModelList::read(&Field::root(&root, &file), &providers)))
@@ -175,25 +177,25 @@ fn record_settings(world: &WorldFile<'_>, loaded: &BTreeMap<String, Loaded>, ori
         }
     }
     for agent in &world.agents {
-        for (key, field) in &agent.model.settings {
-            origins.agent_settings.insert((agent.agent_id.clone(), *key), field.origin());
+        for (key, field) in world.section(agent).overrides.settings(world) {
+            origins.agent_settings.insert((agent.agent_id.clone(), key), field.origin());
         }
     }
 }
 
 /// The position of a model choice.
-enum Chosen<'c> {
+enum Chosen<'c, 'n> {
     Archetype(&'c Loaded),
-    Agent(&'c AgentEntry<'c>),
+    Agent(&'c WorldFile<'n>, &'c AgentSection),
 }
 
-impl Chosen<'_> {
+impl Chosen<'_, '_> {
     fn model(&self) -> Option<Origin> {
         match self {
             Self::Archetype(loaded) => {
                 Some(loaded.origin(loaded.lines.model, "LLM.model")).filter(|index| index.line > 0)
             }
-            Self::Agent(entry) => entry.model.model.as_ref().map(Field::origin),
+            Self::Agent(world, section) => section.overrides.model.as_ref().map(|model| world.at(model).origin()),
         }
     }
 
@@ -201,18 +203,22 @@ impl Chosen<'_> {
     fn fallback(&self, index: usize) -> Origin {
         match self {
             Self::Archetype(loaded) => loaded.origin(loaded.lines.fallbacks, "LLM.fallback_models"),
-            Self::Agent(entry) => entry.model.fallbacks.get(index).map(Field::origin).unwrap_or_default(),
+            Self::Agent(world, section) => {
+                let model = section.overrides.fallback_models.get(index);
+                model.map(|model| world.at(model).origin()).unwrap_or_default()
+            }
         }
     }
 }
 
-/// Every model choice of the files: archetypes, then agents.
-fn choices<'c>(
-    world: &'c WorldFile<'_>,
+/// Every model choice of the files: archetypes, then the entries of agents.
+fn choices<'c, 'n>(
+    world: &'c WorldFile<'n>,
     loaded: &'c BTreeMap<String, Loaded>,
-) -> impl Iterator<Item = (&'c ModelChoice, Chosen<'c>)> {
-    let archetypes = loaded.values().map(|loaded| (&loaded.archetype.config.model, Chosen::Archetype(loaded)));
-    archetypes.chain(world.agents.iter().map(|agent| (&agent.model.choice, Chosen::Agent(agent))))
+) -> impl Iterator<Item = (ModelChoice, Chosen<'c, 'n>)> {
+    let archetypes = loaded.values().map(|loaded| (loaded.archetype.config.model.clone(), Chosen::Archetype(loaded)));
+    let agent = |section: &'c Spanned<AgentSection>| (section.overrides.choice(), Chosen::Agent(world, &section.value));
+    archetypes.chain(world.entries().iter().map(agent))
 }
 
 /// Records where each model is first named.
@@ -220,14 +226,14 @@ fn record_models(world: &WorldFile<'_>, loaded: &BTreeMap<String, Loaded>, llm: 
     let mut note = |(provider, model): (&str, &str), origin: Origin| {
         origins.models.entry((provider.to_owned(), model.to_owned())).or_insert(origin);
     };
-    if let Some((field, model)) = &world.llm.default_model {
-        note((&llm.default_provider, model), field.origin());
+    if let Some(model) = &world.llm.default_model {
+        note((&llm.default_provider, model), world.at(model).origin());
     }
     for (choice, origins) in choices(world, loaded) {
         // An agent without a provider uses its archetype's.
         let archetype = || match &origins {
             Chosen::Archetype(_) => None,
-            Chosen::Agent(entry) => Some(&loaded.get(entry.archetype.as_ref()?.1)?.archetype.config.model),
+            Chosen::Agent(_, section) => Some(&loaded.get(&section.archetype.as_ref()?.0)?.archetype.config.model),
         };
         let own_provider = choice.provider.as_deref().or_else(|| archetype()?.provider.as_deref());
         let own_provider = own_provider.unwrap_or(&llm.default_provider);

@@ -20,7 +20,7 @@ use crate::yaml::{Key, Node, Value};
 pub const ENTRIES_MAX: usize = 2_000;
 
 /// A value with its path.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Field<'n> {
     node: &'n Node,
     line: usize,
@@ -216,6 +216,14 @@ impl<'n> Field<'n> {
         }
     }
 
+    /// The entries of a list, without a check. Empty if the value is none.
+    pub(crate) fn items(&self) -> Vec<Field<'n>> {
+        match &self.node.value {
+            Value::List(items) => items.iter().enumerate().map(|(at, node)| self.item(at, node)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The entries of a list. Null is an empty list.
     pub fn list(&self) -> Vec<Field<'n>> {
         match &self.node.value {
@@ -225,13 +233,7 @@ impl<'n> Field<'n> {
                     self.error(message, "shorten it");
                     return Vec::new();
                 }
-                let field = |(at, node): (usize, &'n Node)| Field {
-                    node,
-                    line: node.line,
-                    path: format!("{}[{at}]", self.path),
-                    report: self.report,
-                };
-                items.iter().enumerate().map(field).collect()
+                items.iter().enumerate().map(|(at, node)| self.item(at, node)).collect()
             }
             _ if self.node.is_null() => Vec::new(),
             _ => {
@@ -296,7 +298,22 @@ impl<'n> Field<'n> {
         self.wanted("a map", hint);
     }
 
-    fn child(&self, key: &Key, node: &'n Node) -> Field<'n> {
+    /// The value of `key`, if this is a map that contains it.
+    pub fn get(&self, key: &str) -> Option<Field<'n>> {
+        match &self.node.value {
+            Value::Map(pairs) => {
+                pairs.iter().find(|(found, _)| found.text == key).map(|(key, node)| self.child(key, node))
+            }
+            _ => None,
+        }
+    }
+
+    /// The entry of this list at `at`.
+    pub(crate) fn item(&self, at: usize, node: &'n Node) -> Field<'n> {
+        Field { node, line: node.line, path: format!("{}[{at}]", self.path), report: self.report }
+    }
+
+    pub(crate) fn child(&self, key: &Key, node: &'n Node) -> Field<'n> {
         let key_line = key.line;
         let key = one_line(&clip(&key.text, 60));
         let path = if self.path.is_empty() { key } else { format!("{}.{key}", self.path) };

@@ -11,7 +11,7 @@ use ghost_domain::text::nearest;
 use crate::problem::{Hint, Problem, Problems, Severity};
 
 /// The largest number of problems of one load. One more problem gives the number of the rest.
-pub const PROBLEMS_MAX: usize = 500;
+pub const PROBLEMS_MAX: usize = 100;
 
 /// Shorter substituted values are not replaced: they are not secrets, and replacing them would
 /// garble messages.

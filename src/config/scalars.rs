@@ -122,14 +122,14 @@ impl Field<'_> {
 }
 
 /// Parses a whole number in decimal digits. Underscores between them are allowed.
-fn whole(text: &str) -> Option<u64> {
+pub(crate) fn whole(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
     let edges = text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && !text.ends_with('_');
     (digits && edges).then(|| text.replace('_', "")).and_then(|text| text.parse().ok())
 }
 
 /// Parses `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
-fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let number: u64 = digits.parse().ok()?;

@@ -21,25 +21,25 @@ use crate::world_file::Named;
 
 /// Where a world gets its skills from.
 #[derive(Default)]
-pub(crate) struct SkillSources<'w, 'n> {
+pub(crate) struct SkillSources<'w> {
     /// `skills.roots`; `None` if absent.
-    pub(crate) named: Option<&'w [Named<'n>]>,
+    pub(crate) named: Option<Vec<Named<'w>>>,
     /// `skills.bundled`: the names of skills that Ghost brings.
-    pub(crate) bundled: &'w [Named<'n>],
+    pub(crate) bundled: Vec<Named<'w>>,
 }
 
 /// Reads the skills of a world. Tools of toolboxes that skills declare are added to `extra`.
 pub(crate) fn read_skills(
-    sources: &SkillSources<'_, '_>,
+    sources: &SkillSources<'_>,
     toolboxes: &BTreeMap<String, Toolbox>,
     bases: &Bases,
     extra: &mut ExtraTools,
     (report, env): (&Report, Env<'_>),
 ) -> (SkillSet, Vec<ToolboxPlan>) {
     let (mut skills, mut found) = (SkillSet::default(), Vec::<ToolboxPlan>::new());
-    read_bundled(sources.bundled, &mut skills, env);
+    read_bundled(&sources.bundled, &mut skills, env);
     let own = bases.world().map(|world| (world, world.join("skills")));
-    for root in roots(sources.named, toolboxes, bases, report) {
+    for root in roots(sources.named.as_deref(), toolboxes, bases, report) {
         match own.as_ref().filter(|(_, own)| *own == root) {
             Some((world, _)) => skills.read_own_root(&root, world, env),
             None => skills.read_root(&root, None, env),

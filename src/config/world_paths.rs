@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{ARCHETYPES, MARKDOWN_MAX, WORLD_FILE, read_text};
 use crate::near_names;
-use crate::reader::is_name;
+use crate::reader::{Field, is_name};
 use crate::report::{FileReport, Report};
 use crate::snippets::{SNIPPETS, expanded};
 use crate::world_file::WorldFile;
@@ -97,14 +97,15 @@ impl WorldPaths {
     }
 
     /// The world's id and its name.
-    pub fn identity(&self, world: &WorldFile<'_>, file: &FileReport<'_>) -> Option<(String, String)> {
+    pub fn identity(&self, world: &WorldFile<'_>, root: &Field<'_>, file: &FileReport<'_>) -> Option<(String, String)> {
         let from_dir =
             || self.dir.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name)).map(str::to_owned);
-        let Some(id) = world.id.clone().or_else(from_dir) else {
+        let Some(id) = world.world.id.as_ref().map(|id| id.0.clone()).or_else(from_dir) else {
+            let line = root.get("world").map_or(1, |field| field.line());
             let hint = "write `world: { id: my-world }`";
-            file.error(world.id_line, "world.id", "the world has no id, and its directory's name cannot be one", hint);
+            file.error(line, "world.id", "the world has no id, and its directory's name cannot be one", hint);
             return None;
         };
-        Some((id.clone(), world.name.clone().unwrap_or(id)))
+        Some((id.clone(), world.world.name.as_ref().map(|name| name.0.clone()).unwrap_or(id)))
     }
 }

@@ -5,12 +5,19 @@
 
 use std::net::Ipv6Addr;
 
+use serde::{Deserialize, Deserializer};
+
+use crate::kinds::{at_most, text, text_kind};
+
 /// Settings of the HTTP listener. By default it accepts only its own address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct HttpPlan {
     /// Accepted values of the `Host` header. A host without a port is accepted with any port.
+    #[serde(deserialize_with = "at_most::<100, _, _>")]
     pub allowed_hosts: Vec<HostPort>,
     /// Accepted origins of web pages, such as `https://dash.example.com`, in lower case.
+    #[serde(deserialize_with = "origins")]
     pub allowed_origins: Vec<String>,
 }
 
@@ -52,6 +59,27 @@ impl HostPort {
         };
         Some(Self { host, port })
     }
+}
+
+impl<'de> Deserialize<'de> for HostPort {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text::<D, Self, 300>(deserializer, |text| {
+            let hint = "write a name or an address, with a port if only that one is meant, such as ghost.example or ghost:8080";
+            Self::parse(text).ok_or_else(|| (format!("`{text}` is not a host"), hint.into()))
+        })
+    }
+}
+
+text_kind! {
+    /// An origin as browsers write it.
+    pub WebOrigin(String), 300, |text| {
+        let hint = "write scheme and host alone, with the port if it is not the scheme's own, such as https://dash.example";
+        origin(text).ok_or_else(|| (format!("`{text}` is not an origin as browsers write it"), hint.into()))
+    }
+}
+
+fn origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(at_most::<100, WebOrigin, D>(deserializer)?.into_iter().map(|origin| origin.0).collect())
 }
 
 /// Parses an origin as browsers write it: `scheme://host`, with a port if it is not the scheme's

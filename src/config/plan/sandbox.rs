@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use super::web::WebTarget;
 
 /// Where commands run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SandboxKind {
     /// Nowhere: the world has no tools that run commands.
     #[default]
@@ -34,7 +37,8 @@ impl SandboxKind {
 }
 
 /// Which commands share a container.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SandboxScope {
     /// Those of one agent.
     #[default]
@@ -46,7 +50,8 @@ pub enum SandboxScope {
 }
 
 /// What commands reach over the network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SandboxNetwork {
     /// Nothing.
     #[default]
@@ -54,17 +59,22 @@ pub enum SandboxNetwork {
     /// The hosts that the world names, through ghostd's proxy.
     Proxy,
     /// Whatever the engine's bridge leads to.
+    // `bridge` is the older name.
+    #[serde(alias = "bridge")]
     Open,
 }
 
 /// What commands see of the workspace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WorkspaceAccess {
     /// Only the agent's own directory.
     None,
     /// All of it, to read.
+    #[serde(rename = "ro")]
     ReadOnly,
     /// All of it to read, and the agent's own write prefixes to write.
+    #[serde(rename = "rw")]
     #[default]
     ReadWrite,
 }

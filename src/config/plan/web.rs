@@ -6,7 +6,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ghost_domain::Money;
+use ghost_domain::text::clip;
 use ipnet::IpNet;
+use serde::{Deserialize, Deserializer};
+
+use crate::kinds::{Name, Time, Url, Usd, Variable, at_most, by, each, maybe, number, text, text_kind};
+use crate::typed::told;
 
 /// A host or a network that the world file allows or denies, with a port if only that one is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +86,18 @@ impl WebTarget {
     }
 }
 
+impl<'de> Deserialize<'de> for WebTarget {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text::<D, Self, 300>(deserializer, |text| {
+            Self::parse(text).ok_or_else(|| {
+                let hint = "write a name, *.name, an address or a network such as 10.0.0.0/8, with a port if only that one is \
+                            meant: docs.example, 127.0.0.1:8080, [::1]:8080";
+                (format!("`{}` is neither a host nor a network", clip(text, 80)), hint.into())
+            })
+        })
+    }
+}
+
 impl std::fmt::Display for WebTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let host = match &self.host {
@@ -123,7 +140,8 @@ fn name_of(text: &str) -> Option<String> {
 }
 
 /// Whether `robots.txt` of a site is respected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Robots {
     /// It is not read: an agent fetches a page as a person would open it.
     #[default]
@@ -133,7 +151,8 @@ pub enum Robots {
 }
 
 /// A search service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SearchKind {
     /// Brave's Web Search API.
     Brave,
@@ -153,7 +172,8 @@ impl SearchKind {
 }
 
 /// `web.search`: the service of `tool.web_search`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "SearchSection")]
 pub struct SearchPlan {
     /// The service.
     pub kind: SearchKind,
@@ -163,44 +183,113 @@ pub struct SearchPlan {
     pub api_key_env: Option<String>,
 }
 
+/// `web.search`, as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchSection {
+    /// The service.
+    provider: SearchKind,
+    /// Its address. Brave has its own.
+    base_url: Option<Url>,
+    /// The variable with its key. Brave's is `BRAVE_API_KEY` by default.
+    api_key_env: Option<Variable>,
+}
+
+impl TryFrom<SearchSection> for SearchPlan {
+    type Error = String;
+
+    fn try_from(SearchSection { provider, base_url, api_key_env }: SearchSection) -> Result<Self, String> {
+        let (address, key) = match provider {
+            SearchKind::Brave => (Some("https://api.search.brave.com"), Some("BRAVE_API_KEY")),
+            SearchKind::Searxng => (None, None),
+        };
+        let base_url = base_url.map(|url| url.0).or(address.map(str::to_owned));
+        Ok(Self {
+            kind: provider,
+            base_url: base_url
+                .ok_or_else(|| told("`base_url` is missing", "for example `base_url: http://127.0.0.1:8888`"))?,
+            api_key_env: api_key_env.map(|name| name.0).or(key.map(str::to_owned)),
+        })
+    }
+}
+
 /// `web.google_search`: Gemini with its search.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct GooglePlan {
-    /// The model that is asked if the agent names none.
+    /// The model that is asked if the agent names none. It becomes a part of a path, so it is only a name.
+    #[serde(deserialize_with = "by::<Name, _, _>")]
     pub model: String,
     /// Other models that an agent may name.
+    #[serde(deserialize_with = "each::<Name, _, _>")]
     pub models: Vec<String>,
     /// The address of the API, without its path.
+    #[serde(deserialize_with = "by::<Url, _, _>")]
     pub base_url: String,
     /// The variable with the key.
+    #[serde(deserialize_with = "by::<Variable, _, _>")]
     pub api_key_env: String,
-    /// The price of one query that the model makes.
+    /// The price of one query that the model makes, in US dollars.
+    #[serde(deserialize_with = "by::<Usd, _, _>")]
     pub usd_per_query: Money,
 }
 
-/// The `web` of a world file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl Default for GooglePlan {
+    fn default() -> Self {
+        Self {
+            model: "gemini-2.5-flash".to_owned(),
+            models: Vec::new(),
+            base_url: "https://generativelanguage.googleapis.com".to_owned(),
+            api_key_env: "GEMINI_API_KEY".to_owned(),
+            // What Google asked for one grounded prompt of that model. A model with a lower price makes the sums in the
+            // ledger too high, never too low.
+            usd_per_query: Money(35_000),
+        }
+    }
+}
+
+/// The `web` of a world file. Without it, no agent reaches the network.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct WebPlan {
     /// What may be reached although its address is not public.
+    #[serde(deserialize_with = "at_most::<500, _, _>")]
     pub allow: Vec<WebTarget>,
     /// What may not be reached. It wins over `allow`.
+    #[serde(deserialize_with = "at_most::<500, _, _>")]
     pub deny: Vec<WebTarget>,
     /// Whether `robots.txt` is respected.
     pub robots: Robots,
     /// The `User-Agent` of requests; `None` for Ghost's own.
+    #[serde(deserialize_with = "maybe::<UserAgent, _, _>")]
     pub user_agent: Option<String>,
     /// The longest time of a fetch, with all redirects.
+    #[serde(deserialize_with = "by::<Time<1_000, 300_000>, _, _>")]
     pub timeout: Duration,
     /// The longest silence of a server during a fetch.
+    #[serde(deserialize_with = "by::<Time<1_000, 300_000>, _, _>")]
     pub idle_timeout: Duration,
     /// Bytes of a body, both as it is sent and decompressed.
+    #[serde(deserialize_with = "number::<1_024, 67_108_864, _, _>")]
     pub max_bytes: usize,
     /// Redirects of one fetch.
+    #[serde(deserialize_with = "number::<0, 20, _, _>")]
     pub redirects_max: u32,
     /// The service of `tool.web_search`, if there is one.
     pub search: Option<SearchPlan>,
     /// The settings of `tool.google_search`, if agents have it.
     pub google_search: Option<GooglePlan>,
+}
+
+text_kind! {
+    /// The value of a header.
+    pub UserAgent(String), 200, |text| match text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+        true => Ok(text.to_owned()),
+        false => {
+            let hint = "write plain ASCII on one line, such as Example/1.0";
+            Err(("it has characters that no header may have".into(), hint.into()))
+        }
+    }
 }
 
 impl Default for WebPlan {
@@ -297,5 +386,60 @@ mod tests {
         let ten: IpAddr = "10.1.2.3".parse().unwrap();
         assert!(target("10.0.0.0/8:80").contains(ten, 80) && !target("10.0.0.0/8:80").contains(ten, 81));
         assert!(!target("11.0.0.0/8").contains(ten, 80) && !target("a.example").contains(ten, 80));
+    }
+
+    fn problems_of(text: &str, look: impl Fn(Option<&WebPlan>)) -> String {
+        crate::world_file::tests::problems(text, |config| look(config.web.as_ref()))
+    }
+
+    // covers: BI-13, BI-15, BI-16, CONF-21
+    #[test]
+    fn the_section_becomes_a_plan() {
+        let text = "web:\n  allow: [127.0.0.1:8080, '*.corp.example']\n  deny: [10.0.0.0/8]\n  robots: respect\n  timeout: 5s\n  \
+                    max_bytes: 2048\n  redirects_max: 0\n  user_agent: Test/1\n  search: { provider: searxng, base_url: \
+                    'http://127.0.0.1:9/' }\n  google_search: { models: [gemini-3], usd_per_query: 0.014, api_key_env: G_KEY }\n";
+        let problems = problems_of(text, |plan| {
+            let plan = plan.unwrap();
+            assert_eq!((plan.allow.len(), plan.deny.len(), plan.robots), (2, 1, Robots::Respect));
+            assert_eq!((plan.timeout, plan.max_bytes, plan.redirects_max), (Duration::from_secs(5), 2_048, 0));
+            assert_eq!(plan.idle_timeout, WebPlan::default().idle_timeout);
+            let search = plan.search.as_ref().unwrap();
+            assert_eq!((search.kind, search.base_url.as_str()), (SearchKind::Searxng, "http://127.0.0.1:9"));
+            assert_eq!(plan.google_search.as_ref().unwrap().usd_per_query, Money(14_000));
+            assert_eq!(plan.key_variables().collect::<Vec<_>>(), ["G_KEY"]);
+        });
+        assert_eq!(problems, "");
+        let brave = |plan: Option<&WebPlan>| {
+            let search = plan.unwrap().search.as_ref().unwrap();
+            assert_eq!((search.kind, search.api_key_env.as_deref()), (SearchKind::Brave, Some("BRAVE_API_KEY")));
+        };
+        assert_eq!(problems_of("web: { search: { provider: brave } }\n", brave), "");
+        assert_eq!(problems_of("web:\n", |plan| assert_eq!(plan, Some(&WebPlan::default()))), "");
+        assert_eq!(problems_of("x-other: 1\n", |plan| assert_eq!(plan, None)), "");
+    }
+
+    #[test]
+    fn every_mistake_has_its_line_and_a_hint() {
+        for (text, field, hint) in [
+            ("{ allow: ['http://a'] }", "web.allow[0]", "127.0.0.1:8080"),
+            ("{ deny: [127.1] }", "web.deny[0]", "10.0.0.0/8"),
+            ("{ alow: [] }", "web.alow", "`allow`"),
+            ("{ robots: obey }", "web.robots", "respect"),
+            ("{ timeout: 1h }", "web.timeout", "300s"),
+            ("{ max_bytes: 1 }", "web.max_bytes", "1024"),
+            ("{ user_agent: \"a\\nb\" }", "web.user_agent", "ASCII"),
+            ("{ search: { provider: bing } }", "web.search.provider", "brave, searxng"),
+            ("{ search: { provider: searxng } }", "web.search", "base_url"),
+            ("{ search: { provider: brave, api_key_env: 'a b' } }", "web.search.api_key_env", "variable"),
+            ("{ search: { provider: brave, base_url: 'ftp://a' } }", "web.search.base_url", "https://HOST"),
+            ("{ google_search: { model: 'a/b' } }", "web.google_search.model", "letters"),
+            ("{ google_search: { usd_per_query: free } }", "web.google_search.usd_per_query", "2.50"),
+        ] {
+            let found = problems_of(&format!("web: {text}\n"), |_| ());
+            assert!(
+                found.starts_with(&format!("error: w.yaml:1: {field}: ")) && found.contains(hint),
+                "{text}: {found}"
+            );
+        }
     }
 }

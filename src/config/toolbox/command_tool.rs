@@ -16,9 +16,10 @@ use super::idempotency::idempotency;
 use super::names::is_lower_name;
 use super::template::{arguments, is_known};
 use crate::files::is_plain_relative;
+use crate::kinds::Variable;
 use crate::plan::toolbox::{CommandTool, Cwd, Place, Program, ResultForm, Stdin, Stream, ToolboxAccess};
 use crate::reader::{Field, Map};
-use crate::world_file::parts::variable;
+use crate::typed::read_as;
 
 /// Longest description of a tool, in bytes. Every request of an agent with the tool carries it.
 const DESCRIPTION_MAX: usize = 2_048;
@@ -65,8 +66,10 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
     };
     let idempotency = map.get("idempotency").map(|field| idempotency(&field)).unwrap_or_default();
     let (bins, any_bins, needs_env) = requirements(&map);
-    let passthrough_env =
-        map.get("passthrough_env").map(|field| field.list().iter().filter_map(variable).collect()).unwrap_or_default();
+    let passthrough_env = map
+        .get("passthrough_env")
+        .map(|field| field.list().iter().filter_map(|item| Some(read_as::<Variable>(item)?.0)).collect())
+        .unwrap_or_default();
     map.finish(&[("timeout", "write `timeout_seconds`"), ("env", "write it beside `tools`; all tools get it")]);
     let (program, command) = command?;
     Some(CommandTool {
@@ -336,7 +339,7 @@ pub(super) fn requirements(map: &Map<'_>) -> (Vec<String>, Vec<String>, Vec<Stri
     };
     let (all, any) = (bins("bins"), bins("any_bins"));
     let env = map.get("env").map(|field| field.list()).unwrap_or_default();
-    let env = env.iter().filter_map(variable).take(NEEDS_MAX).collect();
+    let env = env.iter().filter_map(|item| Some(read_as::<Variable>(item)?.0)).take(NEEDS_MAX).collect();
     map.finish(&[]);
     (all, any, env)
 }

@@ -11,13 +11,14 @@ use super::idempotency;
 use super::mcp::mcp;
 use super::names::{RESERVED, is_lower_name};
 use crate::files::{is_plain_relative, read_text};
+use crate::kinds::{TEXT_MAX, Variable};
 use crate::plan::RemotePlan;
 use crate::plan::toolbox::{CommandTool, ToolboxKind, ToolboxPlan, ToolboxRuntime};
 use crate::reader::{Field, Map};
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
-use crate::world_file::parts::{TEXT_MAX, variable};
-use crate::world_file::server;
+use crate::typed::read_as;
+use crate::world_file::commands::Server;
 use crate::yaml::{self, Bounds};
 
 /// Maximum problems of a skill's manifest that are reported.
@@ -111,7 +112,7 @@ fn toolbox(
     if let Some((items, field)) = passthrough {
         match skill {
             Some(_) => field.error("the tools of a skill get no variable of the daemon", "remove it"),
-            None => passthrough_env = items.iter().filter_map(variable).collect(),
+            None => passthrough_env = items.iter().filter_map(|item| Some(read_as::<Variable>(item)?.0)).collect(),
         }
     }
     let is_mcp = map.get("kind").and_then(|field| field.choice(&["commands", "mcp"])) == Some("mcp");
@@ -205,8 +206,12 @@ fn runtime(field: &Field<'_>) -> Option<ToolboxRuntime> {
     });
     let found = match kind {
         Some("remote") => {
-            let url = map.need("url", "https://toolbox.example:9090").and_then(|field| server(&field));
-            let token_env = map.need("token_env", "GHOST_TOOLBOX_TOKEN").and_then(|field| variable(&field));
+            let url = map
+                .need("url", "https://toolbox.example:9090")
+                .and_then(|field| read_as::<Server>(&field).map(|url| url.0));
+            let token_env = map
+                .need("token_env", "GHOST_TOOLBOX_TOKEN")
+                .and_then(|field| read_as::<Variable>(&field).map(|name| name.0));
             let ca_file = map.get("ca_file").and_then(|field| field.text(1_024)).map(PathBuf::from);
             url.zip(token_env).map(|(url, token_env)| ToolboxRuntime::Remote(RemotePlan { url, token_env, ca_file }))
         }

@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::idempotency;
 use super::template::pieces;
 use crate::files::text_of;
+use crate::kinds::Variable;
 use crate::plan::toolbox::{McpPlan, McpTransport, TrustedTool};
 use crate::reader::{Field, Map};
 use crate::report::FileReport;
-use crate::world_file::parts::variable;
+use crate::typed::read_as;
 
 /// The file beside the manifest with the trusted tools.
 pub const LOCK_FILE: &str = "mcp.lock";
@@ -75,7 +76,7 @@ pub(super) fn mcp(map: &Map<'_>, dir: &Path, report: &FileReport<'_>) -> Option<
 fn transport(field: &Field<'_>) -> Option<McpTransport> {
     let map = field.map_of("{ command: [node, server.js] } or { url: 'https://mcp.example/mcp' }")?;
     let (command, url) = (map.get("command"), map.get("url"));
-    let token_env = map.get("token_env").and_then(|field| variable(&field));
+    let token_env = map.get("token_env").and_then(|field| read_as::<Variable>(&field).map(|name| name.0));
     map.finish(&[
         ("token", "the file never has the value: name the variable with `token_env`"),
         ("headers", "the token of `token_env` is the only header that is sent"),

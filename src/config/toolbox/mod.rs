@@ -20,7 +20,7 @@ use crate::plan::toolbox::{ToolboxKind, ToolboxPlan};
 use crate::reader::no_such;
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
-use crate::world_file::ToolboxEntry;
+use crate::world_file::WorldFile;
 
 /// The directories in which relative paths of toolboxes and skill roots are looked up: the world's
 /// directory and the two above it. Usually a world is in `worlds/<world>`, beside `toolbox/`.
@@ -79,15 +79,11 @@ pub fn normal_source(source: &str) -> String {
 }
 
 /// Reads the manifests of the toolboxes that the world lists. The result is keyed by source.
-pub fn toolboxes(
-    entries: &[ToolboxEntry<'_>],
-    bases: &Bases,
-    report: &Report,
-    env: Env<'_>,
-) -> BTreeMap<String, Toolbox> {
+pub fn toolboxes(world: &WorldFile<'_>, bases: &Bases, report: &Report, env: Env<'_>) -> BTreeMap<String, Toolbox> {
     let mut found: BTreeMap<String, Toolbox> = BTreeMap::new();
-    for entry in entries {
-        let (field, source) = &entry.source;
+    for entry in &world.toolboxes {
+        let Some(source) = &entry.source else { continue };
+        let (field, source) = world.named(source);
         if !is_plain_relative(source) {
             field.error("the path is not relative, or holds `..`", "write it as toolbox/<box>/toolbox.yaml");
             continue;
@@ -113,14 +109,13 @@ pub fn toolboxes(
                     "there is no such file: its tools will be absent",
                     "the path starts at the world's directory or up to two levels above it",
                 );
-                let allowed: BTreeSet<String> =
-                    entry.allow.iter().flatten().map(|(_, tool)| (*tool).to_owned()).collect();
+                let allowed: BTreeSet<String> = entry.allow.iter().flatten().map(|tool| tool.0.clone()).collect();
                 (directory_name.unwrap_or("toolbox").to_owned(), allowed, None)
             }
         };
         let is_open = plan.as_ref().is_some_and(|plan| matches!(plan.kind, ToolboxKind::Mcp(_)));
         let mut allowed = tools.clone();
-        if let Some(list) = &entry.allow {
+        if let Some(list) = entry.allow.as_ref().map(|allow| world.all_named(allow)) {
             for (field, _) in list.iter().filter(|(_, tool)| !is_open && !is_broken && !tools.contains(*tool)) {
                 let what = format!("tool in toolbox `{name}` called");
                 no_such(field, &what, tools.iter().map(String::as_str), "the manifest lists its tools under `tools`");

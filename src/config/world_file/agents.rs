@@ -1,246 +1,405 @@
-//! Reads `agents` and `teams` of `world-config.yaml`.
-//!
-//! A reference must never be resolved here; that needs the other files.
+//! `agents` and `teams`.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::fmt;
 
-use ghost_domain::AgentId;
+use ghost_domain::model_facts::Thinking;
 use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::tool_catalogue::Profile;
 use ghost_domain::write_acl::WriteAcl;
+use ghost_domain::{AgentId, Limits, Refusal};
+use serde::Deserialize;
+use serde::de::{self, DeserializeSeed as _, Deserializer, IntoDeserializer as _, Visitor};
 
-use super::budgets::{self, BudgetEntry};
-use super::llm::{ModelEntry, read_model};
-use super::parts::{Named, intensity, names, read_intensity, section, write_acl};
-use crate::heartbeat::{self, HeartbeatBlock};
-use crate::plan::{AgentLimits, RestartPlan};
+use super::WorldConfig;
+use super::budgets::Budget;
+use crate::heartbeat::HeartbeatBlock;
+use crate::kinds::{Count, Name, NewId, Parsed, Range, Text, Thousandths, Time, Usd};
+use crate::plan::{AgentLimits, ModelChoice, RestartPlan};
 use crate::problem::Hint;
-use crate::reader::{Field, Map};
+use crate::reader::Field;
+use crate::typed::{Read, Spanned, problem};
+use crate::yaml::Value;
 
 /// The largest `count` of one entry, and of all agents of a world file together.
 pub const AGENTS_MAX: u64 = 100_000;
 
-/// One agent of `agents`. The comment of each field is its key in the file.
-#[derive(Clone)]
-pub struct AgentEntry<'n> {
-    /// The position of the entry.
-    pub field: Field<'n>,
-    /// `id`.
-    pub agent_id: AgentId,
-    /// `archetype`.
-    pub archetype: Option<Named<'n>>,
-    /// `name`.
-    pub name: Option<String>,
-    /// `team`.
-    pub team: Option<Named<'n>>,
-    /// `autostart`.
-    pub autostart: bool,
-    /// `restart`.
-    pub restart: RestartPlan,
-    /// `privilege_groups`.
-    pub groups: Vec<Named<'n>>,
-    /// `profile`.
+/// One entry of `agents`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentSection {
+    /// The id, unique in the world.
+    pub id: Option<NewId>,
+    /// How many agents this entry makes: `<id>-1`, `<id>-2` and so on.
+    pub count: Option<Count<1, AGENTS_MAX>>,
+    /// The directory under `archetype/` with its files.
+    pub archetype: Option<Spanned<Text<200>>>,
+    /// The name for display. The default is the id.
+    pub name: Option<Text<200>>,
+    /// The team.
+    pub team: Option<Spanned<Name>>,
+    /// Whether the agent starts when it is first created. The default is that it does.
+    pub autostart: Option<bool>,
+    /// When and how often it is restarted.
+    pub restart: RestartSection,
+    /// Privilege groups beside those of its archetype.
+    pub privilege_groups: Vec<Spanned<Name>>,
+    /// A profile that narrows all grants.
     pub profile: Option<Profile>,
-    /// `write_acl`.
-    pub write_acl: Option<(Field<'n>, WriteAcl)>,
-    /// `budget`.
-    pub budget: Option<(Field<'n>, BudgetEntry)>,
-    /// The model settings in `overrides`.
-    pub model: ModelEntry<'n>,
-    /// The limits in `overrides`.
-    pub limits: AgentLimits,
-    /// `heartbeat`.
+    /// The directories that it may write to. The default is `agents/<id>/`.
+    pub write_acl: Option<Spanned<Vec<Spanned<Text<1_024>>>>>,
+    /// Its budget.
+    pub budget: Option<Spanned<Budget>>,
+    /// Settings that replace those of its archetype.
+    pub overrides: Overrides,
+    /// Its own heartbeat.
     pub heartbeat: Option<HeartbeatBlock>,
 }
 
-/// One entry of `teams`. The comment of each field is its key in the file.
-pub struct TeamEntry<'n> {
-    /// The position of the entry.
-    pub field: Field<'n>,
-    /// `name`.
-    pub name: String,
-    /// `strategy`.
-    pub strategy: Strategy,
-    /// `intensity`.
-    pub intensity: Intensity,
-    /// `agents`.
-    pub agents: Vec<(Field<'n>, AgentId)>,
+/// `overrides` of an agent; `## LLM` and `## Limits` of an archetype have some of the keys each.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Overrides {
+    /// The provider of the model.
+    pub provider: Option<Spanned<Text<200>>>,
+    /// The model's name at that provider.
+    pub model: Option<Spanned<Text<200>>>,
+    /// Models to try if this one fails, in order: `model` or `provider/model`.
+    pub fallback_models: Vec<Spanned<Text<200>>>,
+    /// Sampling temperature.
+    pub temperature: Option<Spanned<Thousandths<0, 2_000>>>,
+    /// The largest number of tokens in an answer.
+    pub max_tokens: Option<Spanned<Count<1, 1_000_000>>>,
+    /// How much the model thinks.
+    pub thinking: Option<Spanned<Thinking>>,
+    /// Model calls of one turn.
+    pub turn_rounds_max: Option<Spanned<LimitOf<ROUNDS>>>,
+    /// The same bound as `turn_rounds_max`.
+    pub max_tool_rounds: Option<Spanned<LimitOf<ROUNDS>>>,
+    /// Seconds of one turn.
+    pub turn_seconds: Option<Spanned<LimitOf<SECONDS>>>,
+    /// The same bound as `turn_seconds`.
+    pub turn_timeout_seconds: Option<Spanned<LimitOf<SECONDS>>>,
+    /// Bytes of a prompt.
+    pub context_bytes: Option<Spanned<LimitOf<CONTEXT>>>,
+    /// The same bound as `context_bytes`, at four bytes a token.
+    pub context_window_tokens: Option<Spanned<LimitOf<TOKENS>>>,
+    /// Bytes of a tool's result that a model sees.
+    pub result_view_bytes: Option<Spanned<LimitOf<VIEW>>>,
+    /// The same bound as `result_view_bytes`.
+    pub tool_result_chars: Option<Spanned<LimitOf<VIEW>>>,
+    /// Bytes of a result that a model sees when it is new.
+    pub result_once_bytes: Option<Spanned<LimitOf<ONCE>>>,
+    /// The most US dollars of an agent in one day; in an archetype's file alone.
+    pub daily_cost_usd: Option<Spanned<Usd>>,
 }
 
-/// Reads `agents`. An empty list is an error.
-pub fn agents<'n>(map: &Map<'n>) -> Vec<AgentEntry<'n>> {
-    let Some(field) = map.need("agents", "[{ id: lead, archetype: lead }]") else { return Vec::new() };
-    let list = field.list();
-    // If the list is too long, that was already reported.
-    if list.is_empty() && field.length() == 0 {
+/// The world's limits that an agent may narrow, each with how many of its units one of the key's is.
+const NARROWED: [(&str, u64); 6] = [
+    ("turn_rounds_max", 1),
+    ("turn_seconds", 1),
+    ("context_bytes", 1),
+    ("context_bytes", 4),
+    ("result_view_bytes", 1),
+    ("result_once_bytes", 1),
+];
+const ROUNDS: usize = 0;
+const SECONDS: usize = 1;
+const CONTEXT: usize = 2;
+const TOKENS: usize = 3;
+const VIEW: usize = 4;
+const ONCE: usize = 5;
+
+/// A limit within the range of the world's limit `NARROWED[AT]`, in units of that limit.
+#[derive(Clone, Copy)]
+pub struct LimitOf<const AT: usize>(u32);
+
+impl<'de, const AT: usize> Deserialize<'de> for LimitOf<AT> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (limit, times) = NARROWED[AT];
+        let table = Limits::default().table();
+        let row = table.iter().find(|row| row.0 == limit);
+        let (least, most) = row.map_or((1, u64::from(u32::MAX)), |(_, _, least, most)| (*least, *most));
+        let number = Range(least.div_ceil(times), most / times).deserialize(deserializer)?;
+        u32::try_from(number * times).map(Self).map_err(de::Error::custom)
+    }
+}
+
+impl Overrides {
+    /// The keys of `## LLM`.
+    pub const MODEL: [&str; 6] = ["provider", "model", "fallback_models", "temperature", "max_tokens", "thinking"];
+
+    /// The keys of `## Limits`.
+    pub const LIMITS: [&str; 10] = [
+        "turn_rounds_max",
+        "max_tool_rounds",
+        "turn_seconds",
+        "turn_timeout_seconds",
+        "context_bytes",
+        "context_window_tokens",
+        "result_view_bytes",
+        "tool_result_chars",
+        "result_once_bytes",
+        "daily_cost_usd",
+    ];
+
+    /// The settings of the model.
+    pub fn choice(&self) -> ModelChoice {
+        let text = |word: &Option<Spanned<Text<200>>>| word.as_ref().map(|word| word.0.clone());
+        ModelChoice {
+            provider: text(&self.provider),
+            model: text(&self.model),
+            fallback_models: self.fallback_models.iter().map(|model| model.0.clone()).collect(),
+            temperature: self.temperature.as_ref().map(|value| value.0),
+            max_tokens: self.max_tokens.as_ref().map(|value| value.u32()),
+            thinking: self.thinking.as_ref().map(|value| value.value),
+        }
+    }
+
+    /// The places of `temperature`, `max_tokens` and `thinking`.
+    pub fn settings<'f, 'n, T>(&self, read: &'f Read<'n, T>) -> Vec<(&'static str, &'f Field<'n>)> {
+        [
+            ("temperature", self.temperature.as_ref().map(|value| read.at(value))),
+            ("max_tokens", self.max_tokens.as_ref().map(|value| read.at(value))),
+            ("thinking", self.thinking.as_ref().map(|value| read.at(value))),
+        ]
+        .into_iter()
+        .filter_map(|(key, field)| Some((key, field?)))
+        .collect()
+    }
+
+    /// The limits. A bound that is written under both its names is reported.
+    pub fn limits<T>(&self, read: &Read<'_, T>) -> AgentLimits {
+        fn either<T, const AT: usize, const ALIAS: usize>(
+            read: &Read<'_, T>,
+            own: &Option<Spanned<LimitOf<AT>>>,
+            alias: &Option<Spanned<LimitOf<ALIAS>>>,
+        ) -> Option<u32> {
+            if let (Some(_), Some(alias)) = (own, alias) {
+                let message = format!("this is the same bound as `{}`, which is set too", NARROWED[AT].0);
+                read.at(alias).error(message, "keep one of the two");
+            }
+            own.as_ref().map(|limit| limit.0).or(alias.as_ref().map(|limit| limit.0))
+        }
+        AgentLimits {
+            turn_rounds_max: either(read, &self.turn_rounds_max, &self.max_tool_rounds),
+            turn_seconds: either(read, &self.turn_seconds, &self.turn_timeout_seconds),
+            context_bytes: either(read, &self.context_bytes, &self.context_window_tokens),
+            result_view_bytes: either(read, &self.result_view_bytes, &self.tool_result_chars),
+            result_once_bytes: self.result_once_bytes.as_ref().map(|limit| limit.0),
+        }
+    }
+}
+
+/// One entry of `teams`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TeamSection {
+    /// The name.
+    pub name: Option<Name>,
+    /// Which members are restarted with one that crashed. The default is none of them.
+    pub strategy: Option<Strategy>,
+    /// The restarts within a window after which the whole team fails.
+    pub intensity: IntensitySection,
+    /// The members, in start order. An agent may name its team instead.
+    pub agents: Vec<Spanned<Parsed<AgentId>>>,
+}
+
+/// `intensity`: how many restarts within which window.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IntensitySection {
+    /// Restarts allowed within the window.
+    max: Count<0, 10_000>,
+    /// The length of the window.
+    window: Time<1_000, 604_800_000>,
+}
+
+impl Default for IntensitySection {
+    fn default() -> Self {
+        let Intensity { max, window } = Intensity::default();
+        Self { max: Count(u64::from(max)), window: Time(window) }
+    }
+}
+
+impl From<IntensitySection> for Intensity {
+    fn from(section: IntensitySection) -> Self {
+        Self { max: section.max.u32(), window: section.window.0 }
+    }
+}
+
+/// `restart` of an agent.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RestartSection {
+    /// `permanent`, `transient` or `temporary`.
+    r#type: RestartType,
+    /// Restarts allowed within the window.
+    max: Count<0, 10_000>,
+    /// The length of the window.
+    window: Time<1_000, 604_800_000>,
+    /// The pause before a restart: the first one, or `{ base, cap }`.
+    backoff: BackoffSection,
+}
+
+impl Default for RestartSection {
+    fn default() -> Self {
+        let RestartPlan { restart, intensity, .. } = RestartPlan::default();
+        let backoff = BackoffSection(Backoff::default());
+        Self { r#type: restart, max: Count(u64::from(intensity.max)), window: Time(intensity.window), backoff }
+    }
+}
+
+impl From<RestartSection> for RestartPlan {
+    fn from(section: RestartSection) -> Self {
+        let RestartSection { r#type, max, window, backoff: BackoffSection(backoff) } = section;
+        Self { restart: r#type, intensity: Intensity { max: max.u32(), window: window.0 }, backoff }
+    }
+}
+
+/// `backoff`: one duration, or both.
+#[derive(Clone, Copy)]
+struct BackoffSection(Backoff);
+
+/// `backoff` as a map.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct BackoffMap {
+    /// The first pause.
+    base: Option<Time<1, 3_600_000>>,
+    /// The longest pause.
+    cap: Option<Time<1, 3_600_000>>,
+}
+
+impl<'de> Deserialize<'de> for BackoffSection {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = BackoffMap;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("write a duration such as 250ms, or { base: 250ms, cap: 30s }")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<BackoffMap, E> {
+                let base = Time::deserialize(text.into_deserializer())?;
+                Ok(BackoffMap { base: Some(base), cap: None })
+            }
+
+            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<BackoffMap, E> {
+                self.visit_str(&seconds.to_string())
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<BackoffMap, A::Error> {
+                BackoffMap::deserialize(de::value::MapAccessDeserializer::new(map))
+            }
+        }
+        let BackoffMap { base, cap } = deserializer.deserialize_any(Either)?;
+        let default = Backoff::default();
+        let base = base.map_or(default.base, |base| base.0);
+        let cap = cap.map_or(default.cap.max(base), |cap| cap.0);
+        if cap < base {
+            let hint = "`base` is the first wait, `cap` the longest";
+            return Err(problem("`cap` is shorter than `base`", hint));
+        }
+        Ok(Self(Backoff { base, cap }))
+    }
+}
+
+/// One agent of the file.
+pub struct AgentEntry {
+    /// The id.
+    pub agent_id: AgentId,
+    /// The name for display.
+    pub name: Option<String>,
+    /// The directories that it may write to, if its entry names them.
+    pub write_acl: Option<WriteAcl>,
+    /// The position of its entry in the list of those that could be read.
+    pub(super) entry: usize,
+}
+
+/// The agents, each entry with a `count` as many, and the ids of all that the file names.
+pub(super) fn expand(config: &Read<'_, WorldConfig>) -> (Vec<AgentEntry>, BTreeSet<AgentId>) {
+    let (mut agents, mut ids) = (Vec::new(), BTreeSet::new());
+    let list = &config.agents;
+    let field = config.at(list);
+    if field.length() == 0 {
         let hint = "name at least one: `- { id: lead, archetype: lead }`";
         field.error("a world needs at least one agent", hint);
     }
-    let mut agents = Vec::new();
-    for field in &list {
-        let Some((entry, count)) = agent(field) else { continue };
+    for (entry, section) in list.iter().enumerate() {
         let room = AGENTS_MAX - u64::try_from(agents.len()).unwrap_or(AGENTS_MAX);
-        if count.unwrap_or(1) > room {
+        if section.count.map_or(1, |count| count.0) > room {
             let hint = "use several worlds, or lower `count`";
-            field.error(format!("a world file may have at most {AGENTS_MAX} agents"), hint);
+            config.at(section).error(format!("a world file may have at most {AGENTS_MAX} agents"), hint);
             break;
         }
-        match count {
-            None => agents.push(entry),
-            Some(count) => agents.extend(numbered(&entry, count)),
+        agents.extend(members(config, section, entry));
+    }
+    ids.extend(agents.iter().map(|agent| agent.agent_id.clone()));
+    // Entries with a problem were reported. Those who name them are right.
+    if let Value::List(items) = &field.node().value {
+        let named = |item: &crate::yaml::Node| {
+            let id = item.get("id")?.text()?.to_owned();
+            Some((id, item.get("count").and_then(|count| count.text()?.parse::<u64>().ok())))
+        };
+        for (id, count) in items.iter().filter_map(named) {
+            match count {
+                None => ids.extend(id.parse::<AgentId>().ok()),
+                Some(count) => ids.extend((1..=count.min(AGENTS_MAX)).filter_map(|n| format!("{id}-{n}").parse().ok())),
+            }
         }
     }
-    agents
+    (agents, ids)
 }
 
-/// The agents of an entry with `count`: `worker-1`, `worker-2` and so on. So more of them can be added without a change
-/// of the others. Each may also write to its own directory.
-fn numbered<'n>(entry: &AgentEntry<'n>, count: u64) -> Vec<AgentEntry<'n>> {
-    let refused = |refusal: ghost_domain::Refusal| {
-        entry.field.error(refusal.message, Hint::of(refusal.hint, "choose a shorter id"));
+/// The agents of one entry. With a `count` they are numbered, so that more of them can be added without a change of the
+/// others. Each may also write to its own directory.
+fn members(config: &Read<'_, WorldConfig>, section: &Spanned<AgentSection>, entry: usize) -> Vec<AgentEntry> {
+    let acl = section.write_acl.as_ref();
+    let Some(NewId(id)) = &section.id else {
+        // Only the form of its prefixes can be checked.
+        acl.map(|words| write_acl(config, words, None));
+        return Vec::new();
     };
-    let one = |n: u64| -> Result<AgentEntry<'n>, ghost_domain::Refusal> {
-        let agent_id: AgentId = format!("{}-{n}", entry.agent_id).parse()?;
-        let write_acl = match &entry.write_acl {
-            Some((field, acl)) => {
-                let own = WriteAcl::own_directory(&agent_id);
-                let prefixes = [acl.prefixes(), own.prefixes()].concat();
-                Some((field.clone(), WriteAcl::of(&agent_id, &prefixes)?))
-            }
-            None => None,
+    let acl = acl.and_then(|words| write_acl(config, words, Some(id)));
+    let Some(count) = section.count else {
+        let (agent_id, name) = (id.clone(), section.name.as_ref().map(|name| name.0.clone()));
+        return vec![AgentEntry { agent_id, name, write_acl: acl, entry }];
+    };
+    let one = |n: u64| -> Result<AgentEntry, Refusal> {
+        let agent_id: AgentId = format!("{id}-{n}").parse()?;
+        let own = |acl: &WriteAcl| {
+            let own = WriteAcl::own_directory(&agent_id);
+            WriteAcl::of(&agent_id, &[acl.prefixes(), own.prefixes()].concat())
         };
-        let name = entry.name.as_ref().map(|name| format!("{name} {n}"));
-        Ok(AgentEntry { agent_id, name, write_acl, ..entry.clone() })
+        let write_acl = acl.as_ref().map(own).transpose()?;
+        let name = section.name.as_ref().map(|name| format!("{} {n}", name.0));
+        Ok(AgentEntry { agent_id, name, write_acl, entry })
     };
     // What is wrong with one is wrong with all, so it is reported once.
-    (1..=count).map(one).collect::<Result<_, _>>().map_err(refused).unwrap_or_default()
+    let refused = |refusal: Refusal| {
+        config.at(section).error(refusal.message, Hint::of(refusal.hint, "choose a shorter id"));
+    };
+    (1..=count.0).map(one).collect::<Result<_, _>>().map_err(refused).unwrap_or_default()
 }
 
-fn new_id(field: &Field<'_>) -> Option<AgentId> {
-    let agent_id: AgentId = field.parsed("an agent id")?;
-    match agent_id.check_new() {
-        Ok(()) => Some(agent_id),
-        Err(refusal) => {
-            field.error(refusal.message, Hint::of(refusal.hint, "choose another id"));
-            None
+/// An agent's write prefixes (ACL-02, ACL-03, ACL-08).
+pub(super) fn write_acl<T>(
+    read: &Read<'_, T>,
+    words: &[Spanned<Text<1_024>>],
+    agent: Option<&AgentId>,
+) -> Option<WriteAcl> {
+    let parse = |prefixes: &[String]| match agent {
+        Some(agent) => WriteAcl::of(agent, prefixes),
+        None => WriteAcl::new(prefixes),
+    };
+    let mut prefixes = Vec::new();
+    for word in words {
+        match parse(std::slice::from_ref(&word.0)) {
+            Ok(_) => prefixes.push(word.0.clone()),
+            Err(refusal) => read.at(word).refused(refusal, "write a directory of the workspace that ends in `/`"),
         }
     }
-}
-
-/// Reads one entry, and its `count`.
-fn agent<'n>(field: &Field<'n>) -> Option<(AgentEntry<'n>, Option<u64>)> {
-    let map = field.map_of("{ id: lead, archetype: lead }")?;
-    let agent_id = map.need("id", "lead").and_then(|field| new_id(&field));
-    let count = map.get("count").and_then(|field| field.count(1..=AGENTS_MAX));
-    let archetype = map.need("archetype", "lead").and_then(|field| field.text(200).map(|text| (field.clone(), text)));
-    let name = map.get("name").and_then(|field| field.text(200).map(str::to_owned));
-    let team = map.get("team").and_then(|field| field.name().map(|name| (field.clone(), name)));
-    let autostart = map.get("autostart").and_then(|field| field.flag()).unwrap_or(true);
-    let restart = section(&map, "restart", |inner| Some(restart(inner))).unwrap_or_default();
-    let groups = map.get("privilege_groups").map(|field| names(&field)).unwrap_or_default();
-    let profile = map.get("profile").and_then(|field| field.choice(&Profile::NAMES)).and_then(Profile::named);
-    let acl = map.get("write_acl");
-    let acl = acl.and_then(|field| write_acl(&field, agent_id.as_ref()).map(|acl| (field, acl)));
-    let spend = map.get("budget").and_then(|field| {
-        let limits = budgets::one(&field)?;
-        Some((field, limits))
-    });
-    let (model, limits) =
-        section(&map, "overrides", |inner| Some((read_model(inner), agent_limits(inner)))).unwrap_or_default();
-    let heartbeat = map.get("heartbeat").and_then(|field| heartbeat::block(&field));
-    map.finish(&[("overides", "did you mean `overrides`?")]);
-    let entry = AgentEntry {
-        field: field.clone(),
-        agent_id: agent_id?,
-        archetype,
-        name,
-        team,
-        autostart,
-        restart,
-        groups,
-        profile,
-        write_acl: acl,
-        budget: spend,
-        model,
-        limits,
-        heartbeat,
-    };
-    Some((entry, count))
-}
-
-fn restart(map: &Map<'_>) -> RestartPlan {
-    let default = RestartPlan::default();
-    let kinds: Vec<&'static str> = RestartType::ALL.iter().map(|kind| kind.as_str()).collect();
-    let kind = map.get("type").and_then(|field| field.choice(&kinds)).and_then(|kind| kind.parse().ok());
-    let intensity = read_intensity(map);
-    let range = || Duration::from_millis(1)..=Duration::from_secs(3_600);
-    let backoff = map.get("backoff").map(|field| {
-        if field.is_single() {
-            let base = field.duration(range()).unwrap_or(default.backoff.base);
-            return Backoff { base, cap: default.backoff.cap.max(base) };
-        }
-        let Some(inner) = field.map() else { return default.backoff };
-        let base = inner.get("base").and_then(|field| field.duration(range())).unwrap_or(default.backoff.base);
-        let cap = inner.get("cap").and_then(|field| field.duration(range())).unwrap_or(default.backoff.cap.max(base));
-        if cap < base {
-            inner.field().error("`cap` is shorter than `base`", "`base` is the first wait, `cap` the longest");
-        }
-        inner.finish(&[]);
-        Backoff { base, cap }
-    });
-    RestartPlan { restart: kind.unwrap_or(default.restart), intensity, backoff: backoff.unwrap_or(default.backoff) }
-}
-
-/// Reads the limits that an agent or archetype may narrow, under their names here or in a
-/// `config.md`.
-pub fn agent_limits(map: &Map<'_>) -> AgentLimits {
-    let table = ghost_domain::Limits::default().table();
-    let range = |name: &str| {
-        let (_, _, least, most) =
-            table.iter().find(|row| row.0 == name).copied().unwrap_or(("", 0, 1, u64::from(u32::MAX)));
-        least..=most
-    };
-    let read = |limit: &'static str, other: &'static str, times: u64| {
-        let own = map.get(limit).and_then(|field| field.count(range(limit)));
-        let alias = map.get(other).and_then(|field| {
-            let range = range(limit);
-            let number = field.count(range.start().div_ceil(times)..=range.end() / times)?;
-            if own.is_some() {
-                field.error(format!("this is the same bound as `{limit}`, which is set too"), "keep one of the two");
-            }
-            Some(number * times)
-        });
-        own.or(alias).and_then(|number| u32::try_from(number).ok())
-    };
-    let result_once_bytes = map.get("result_once_bytes").and_then(|field| field.count(range("result_once_bytes")));
-    AgentLimits {
-        turn_rounds_max: read("turn_rounds_max", "max_tool_rounds", 1),
-        turn_seconds: read("turn_seconds", "turn_timeout_seconds", 1),
-        context_bytes: read("context_bytes", "context_window_tokens", 4),
-        result_view_bytes: read("result_view_bytes", "tool_result_chars", 1),
-        result_once_bytes: result_once_bytes.and_then(|number| u32::try_from(number).ok()),
-    }
-}
-
-/// Reads `teams`.
-pub fn teams<'n>(map: &Map<'n>) -> Vec<TeamEntry<'n>> {
-    map.get("teams").map(|field| field.list()).unwrap_or_default().iter().filter_map(team).collect()
-}
-
-fn team<'n>(field: &Field<'n>) -> Option<TeamEntry<'n>> {
-    let map = field.map_of("{ name: desk, agents: [lead] }")?;
-    let name = map.need("name", "desk").and_then(|field| field.name().map(str::to_owned));
-    let kinds: Vec<&'static str> = Strategy::ALL.iter().map(|kind| kind.as_str()).collect();
-    let strategy = map.get("strategy").and_then(|field| field.choice(&kinds)).and_then(|kind| kind.parse().ok());
-    let intensity = intensity(&map).unwrap_or_default();
-    let list = map.get("agents").map(|field| field.list()).unwrap_or_default();
-    let agents = list.into_iter().filter_map(|item| item.parsed("an agent id").map(|id| (item, id))).collect();
-    map.finish(&[]);
-    Some(TeamEntry {
-        field: field.clone(),
-        name: name?,
-        strategy: strategy.unwrap_or(Strategy::OneForOne),
-        intensity,
-        agents,
-    })
+    parse(&prefixes).ok()
 }

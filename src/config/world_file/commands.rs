@@ -1,237 +1,371 @@
-//! Reads `sandbox` and `cli_policy`: where commands run, and which may run (SBX-07, SBX-10).
+//! `sandbox` and `cli_policy`: where commands run, and which may run.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ghost_policy::{Action, Mode, Settings, Tier, shipped};
+use serde::Deserialize;
 
-use super::parts::{Named, names, unused, with};
-use super::remote::remote;
-use crate::plan::{SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
-use crate::reader::{Field, Map};
+use super::WorldConfig;
+use crate::kinds::{AtMost, Count, Name, TEXT_MAX, Text, Thousandths, Variable, choice, text_kind};
+use crate::plan::web::WebTarget;
+use crate::plan::{RemotePlan, SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
+use crate::reader::Field;
+use crate::typed::{Read, Spanned};
 
-/// Names of the protections that a world may require.
-const PROTECTIONS: [&str; 12] = [
-    "seccomp",
-    "files",
-    "network",
-    "signals",
-    "trace",
-    "tree",
-    "metadata",
-    "tasks",
-    "namespaces",
-    "netns",
-    "uid",
-    "cgroup",
-];
 /// Longest time of a command, in milliseconds.
 const TIMEOUT_MAX: u64 = 86_400_000;
 /// Longest time of a background command, in milliseconds: a week.
 const BACKGROUND_MAX: u64 = 604_800_000;
 
-/// Reads `sandbox`.
-pub fn sandbox(map: &Map<'_>) -> SandboxPlan {
-    let mut plan = SandboxPlan::default();
-    if let Some(field) = map.get("sandbox") {
-        with(&field, |map| read_sandbox(map, &mut plan));
-    }
-    plan
+text_kind! {
+    /// A protection that a world may require.
+    pub Protection(String), 64, |word| choice(word, &[
+        "seccomp", "files", "network", "signals", "trace", "tree", "metadata", "tasks", "namespaces", "netns", "uid", "cgroup",
+    ])
 }
 
-fn read_sandbox(map: &Map<'_>, plan: &mut SandboxPlan) {
-    plan.kind = match map.get("kind").and_then(|field| field.choice(&["docker", "local", "none", "remote"])) {
-        Some("local") => SandboxKind::Local,
-        Some("docker") => SandboxKind::Docker,
-        Some("remote") => SandboxKind::Remote,
-        _ => SandboxKind::None,
-    };
-    if let Some(field) = map.get("require") {
-        plan.require = field.list().iter().filter_map(|item| item.choice(&PROTECTIONS)).map(str::to_owned).collect();
-    }
-    if let Some(megabytes) = map.get("memory_mb").and_then(|field| field.count(16..=1_048_576)) {
-        plan.memory_bytes = megabytes << 20;
-    }
-    if let Some(megabytes) = map.get("disk_mb").and_then(|field| field.count(1..=1_048_576)) {
-        plan.disk_bytes = megabytes << 20;
-    }
-    if let Some(tasks) = map.get("pids").and_then(|field| field.count32(1..=1_000_000)) {
-        plan.processes = tasks;
-    }
-    for (key, value) in map.get("env").map(|field| field.entries()).unwrap_or_default() {
-        if let Some(text) = value.text(super::parts::TEXT_MAX) {
-            plan.env.insert(key.text.clone(), text.to_owned());
-        }
-    }
-    for item in map.get("passthrough_env").map(|field| field.list()).unwrap_or_default() {
-        plan.passthrough_env.extend(super::parts::variable(&item));
-    }
-    plan.workspace_access = match map.get("workspace_access").and_then(|field| field.choice(&["none", "ro", "rw"])) {
-        Some("none") => WorkspaceAccess::None,
-        Some("ro") => WorkspaceAccess::ReadOnly,
-        _ => WorkspaceAccess::ReadWrite,
-    };
-    let timeout = |key: &'static str| map.get(key).and_then(|field| field.count(1..=TIMEOUT_MAX));
-    let (default, most) = (timeout("default_timeout_ms"), timeout("max_timeout_ms"));
-    plan.max_timeout = most.map_or(plan.max_timeout, Duration::from_millis);
-    plan.default_timeout = default.map_or(plan.default_timeout, Duration::from_millis).min(plan.max_timeout);
-    if let Some(most) = map.get("background_timeout_ms").and_then(|field| field.count(1..=BACKGROUND_MAX)) {
-        plan.background_timeout = Duration::from_millis(most);
-    }
-    let limit = |key: &'static str| {
-        map.get(key).and_then(|field| field.count(0..=16_777_216)).and_then(|bytes| usize::try_from(bytes).ok())
-    };
-    plan.stdout_limit = limit("stdout_limit").unwrap_or(plan.stdout_limit);
-    plan.stderr_limit = limit("stderr_limit").unwrap_or(plan.stderr_limit);
-    network(map, plan);
-    containers(map, plan);
-    plan.remote = remote(map, plan.kind);
-    without_effect(map);
+/// `sandbox`: where commands run, and within which bounds.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SandboxSection {
+    /// `none` (the default), `local`, `docker` or `remote`.
+    kind: SandboxKind,
+    /// Protections without which no command runs, besides those that always apply.
+    require: Vec<Protection>,
+    /// Memory of a command's whole tree, in MiB.
+    memory_mb: Option<Count<16, 1_048_576>>,
+    /// What a command may add to the files it can write, in MiB.
+    disk_mb: Option<Count<1, 1_048_576>>,
+    /// Tasks of a command's whole tree.
+    pids: Option<Count<1, 1_000_000>>,
+    /// Variables that commands get.
+    env: BTreeMap<String, Text<TEXT_MAX>>,
+    /// Variables of the daemon that commands get.
+    passthrough_env: Vec<Variable>,
+    /// What commands see of the workspace: `none`, `ro` or `rw` (the default).
+    workspace_access: WorkspaceAccess,
+    /// How long a command runs if it does not say so, in milliseconds.
+    default_timeout_ms: Option<Count<1, TIMEOUT_MAX>>,
+    /// The longest time that a command may ask for, in milliseconds.
+    max_timeout_ms: Option<Count<1, TIMEOUT_MAX>>,
+    /// How long a background command may run, in milliseconds.
+    background_timeout_ms: Option<Count<1, BACKGROUND_MAX>>,
+    /// Bytes of standard output that are kept.
+    stdout_limit: Option<Count<0, 16_777_216>>,
+    /// Bytes of standard error that are kept.
+    stderr_limit: Option<Count<0, 16_777_216>>,
+    /// What commands reach over the network: `none` (the default), `proxy` or `open`.
+    network: Option<Spanned<SandboxNetwork>>,
+    /// With `network: proxy`: the hosts, as far as the rules of `web` allow them.
+    hosts: Option<Spanned<AtMost<500, WebTarget>>>,
+    /// The image of containers: a name, a name with a digest, or an id.
+    image: Option<Spanned<Image>>,
+    /// Which commands share a container: those of an `agent` (the default), a `session` or the `world`.
+    scope: Option<Spanned<SandboxScope>>,
+    /// Processors of a container.
+    cpus: Option<Spanned<Thousandths<10, 1_024_000>>>,
+    /// Containers at one time.
+    containers_max: Option<Spanned<Count<1, 10_000>>>,
+    /// The root of containers is always read-only.
+    read_only_root: Option<Spanned<bool>>,
+    /// The address of the toolbox server.
+    url: Option<Spanned<Server>>,
+    /// The variable with the token of the toolbox server.
+    token_env: Option<Spanned<Variable>>,
+    /// A PEM file with the only certificate authorities that are trusted for the toolbox server.
+    ca_file: Option<Spanned<Text<1_024>>>,
+    /// Nothing uses this yet.
+    container: Option<Spanned<Text<1_024>>>,
+    /// Nothing uses this yet.
+    user: Option<Spanned<Text<1_024>>>,
+    /// Nothing uses this yet.
+    setup_command: Option<Spanned<Text<1_024>>>,
+    /// Nothing uses this yet.
+    binds: Option<Spanned<Vec<Text<1_024>>>>,
 }
 
-/// What commands reach over the network.
-fn network(map: &Map<'_>, plan: &mut SandboxPlan) {
-    let mut is_known = true;
-    if let Some(field) = map.get("network") {
-        // `bridge` is the older name.
-        plan.network = match field.choice(&["bridge", "none", "open", "proxy"]) {
-            Some("bridge" | "open") => SandboxNetwork::Open,
-            Some("proxy") => SandboxNetwork::Proxy,
-            Some(_) => SandboxNetwork::None,
-            None => {
-                is_known = false;
-                SandboxNetwork::None
+text_kind! {
+    /// The name of an image.
+    pub Image(String), 512, |image| match image.chars().any(|c| c.is_whitespace() || c.is_control()) || image.starts_with('-') {
+        true => Err((format!("`{image}` is not the name of an image"), "write a name such as `ghost-toolbox`".into())),
+        false => Ok(image.to_owned()),
+    }
+}
+
+text_kind! {
+    /// The address of a toolbox server: a scheme, a host and perhaps a port. Without TLS, only a server on this machine.
+    pub Server(String), 2_000, |text| {
+        let (scheme, host) = text.trim_end_matches('/').split_once("://").unwrap_or(("", text));
+        let is_plain = !host.is_empty()
+            && !host.contains(['/', '?', '#', '@', '\\'])
+            && host.bytes().all(|b| b.is_ascii_graphic());
+        match scheme {
+            "https" if is_plain => Ok(format!("{scheme}://{host}")),
+            "http" if is_plain && is_this_machine(host) => Ok(format!("{scheme}://{host}")),
+            "http" if is_plain => {
+                let hint = "write https://HOST:PORT; http is for a server on this machine (127.0.0.1, ::1, localhost)";
+                Err(("the token and the files would travel in the open".into(), hint.into()))
             }
-        };
-        if plan.network == SandboxNetwork::Open && plan.kind != SandboxKind::Docker {
-            let message = format!("the sandbox `{}` has no network that leads everywhere", plan.kind.as_str());
-            field.error(message, "write `network: proxy` and the `hosts`, or `network: none`, or use `kind: docker`");
+            _ => Err((format!("`{text}` is not the address of a server"), "write it as https://HOST:PORT".into())),
         }
-        if plan.network == SandboxNetwork::Proxy && plan.kind == SandboxKind::Remote {
-            field.error("commands on a toolbox server have no network", "write `network: none`, or use another `kind`");
-        }
-    }
-    let hosts = map.get("hosts");
-    plan.hosts = hosts.as_ref().map(super::web::targets).unwrap_or_default();
-    match (plan.network, hosts, map.get("network")) {
-        (SandboxNetwork::Proxy, None, Some(field)) => {
-            field.error("no hosts are named that commands may reach", "add `hosts: [crates.io, \"*.crates.io\"]`");
-        }
-        (SandboxNetwork::None | SandboxNetwork::Open, Some(field), _) if is_known => {
-            field.error("it has an effect with `network: proxy` only", "add `network: proxy`, or remove the line");
-        }
-        _ => {}
     }
 }
 
-/// Keys of containers.
-fn containers(map: &Map<'_>, plan: &mut SandboxPlan) {
-    let only_docker = |field: &Field<'_>| {
-        if plan.kind != SandboxKind::Docker {
-            field.warn("it has an effect in the sandbox `docker` only", "remove it, or write `kind: docker`");
-        }
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or(rest, |(name, _)| name),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
-    if let Some(field) = map.get("image") {
-        only_docker(&field);
-        if let Some(image) = field.text(512) {
-            if image.chars().any(|c| c.is_whitespace() || c.is_control()) || image.starts_with('-') {
-                field.error(
-                    format!("`{}` is not the name of an image", field.shown()),
-                    "write a name such as `ghost-toolbox`",
-                );
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+impl SandboxSection {
+    /// The plan. Reports keys that do not go together, and those without an effect.
+    pub(super) fn plan(&self, read: &Read<'_, WorldConfig>) -> SandboxPlan {
+        let default = SandboxPlan::default();
+        let millis = |own: Option<u64>, default| own.map_or(default, Duration::from_millis);
+        let max_timeout = millis(self.max_timeout_ms.map(|ms| ms.0), default.max_timeout);
+        self.warn_of_kind(read);
+        SandboxPlan {
+            kind: self.kind,
+            require: self.require.iter().map(|protection| protection.0.clone()).collect(),
+            memory_bytes: self.memory_mb.map_or(default.memory_bytes, |megabytes| megabytes.0 << 20),
+            processes: self.pids.map_or(default.processes, Count::u32),
+            disk_bytes: self.disk_mb.map_or(default.disk_bytes, |megabytes| megabytes.0 << 20),
+            env: self.env.iter().map(|(name, text)| (name.clone(), text.0.clone())).collect(),
+            passthrough_env: self.passthrough_env.iter().map(|name| name.0.clone()).collect(),
+            workspace_access: self.workspace_access,
+            default_timeout: millis(self.default_timeout_ms.map(|ms| ms.0), default.default_timeout).min(max_timeout),
+            max_timeout,
+            background_timeout: millis(self.background_timeout_ms.map(|ms| ms.0), default.background_timeout),
+            stdout_limit: self.stdout_limit.map_or(default.stdout_limit, Count::usize),
+            stderr_limit: self.stderr_limit.map_or(default.stderr_limit, Count::usize),
+            image: self.image.as_ref().map_or(default.image, |image| image.0.clone()),
+            scope: self.scope.as_ref().map_or(default.scope, |scope| scope.value),
+            network: self.network(read),
+            hosts: self.hosts.as_ref().map(|hosts| hosts.0.clone()).unwrap_or_default(),
+            // At most 1,024,000, so it fits.
+            cpu_millis: self.cpus.as_ref().map(|cpus| (cpus.0 * 1_000.0).round() as u32),
+            containers_max: self.containers_max.as_ref().map_or(default.containers_max, |most| most.usize()),
+            remote: self.remote(read),
+        }
+    }
+
+    /// What commands reach over the network.
+    fn network(&self, read: &Read<'_, WorldConfig>) -> SandboxNetwork {
+        let Some(network) = &self.network else {
+            if let Some(hosts) = &self.hosts {
+                without_proxy(read.at(hosts));
             }
-            image.clone_into(&mut plan.image);
-        }
-    }
-    if let Some(field) = map.get("scope") {
-        only_docker(&field);
-        plan.scope = match field.choice(&["agent", "session", "world"]) {
-            Some("world") => SandboxScope::World,
-            Some("session") => SandboxScope::Session,
-            _ => SandboxScope::Agent,
+            return SandboxNetwork::None;
         };
-    }
-    if let Some(field) = map.get("cpus") {
-        only_docker(&field);
-        // At most 1,024,000, so it fits.
-        plan.cpu_millis = field.number(0.01..=1_024.0).map(|cpus| (cpus * 1_000.0).round() as u32);
-    }
-    if let Some(field) = map.get("containers_max") {
-        only_docker(&field);
-        if let Some(most) = field.count(1..=10_000).and_then(|most| usize::try_from(most).ok()) {
-            plan.containers_max = most;
+        let (field, kind) = (read.at(network), self.kind);
+        match (network.value, &self.hosts) {
+            (SandboxNetwork::Open, _) if kind != SandboxKind::Docker => field.error(
+                format!("the sandbox `{}` has no network that leads everywhere", kind.as_str()),
+                "write `network: proxy` and the `hosts`, or `network: none`, or use `kind: docker`",
+            ),
+            (SandboxNetwork::Proxy, _) if kind == SandboxKind::Remote => {
+                let hint = "write `network: none`, or use another `kind`";
+                field.error("commands on a toolbox server have no network", hint);
+            }
+            (SandboxNetwork::Proxy, None) => {
+                let hint = "add `hosts: [crates.io, \"*.crates.io\"]`";
+                field.error("no hosts are named that commands may reach", hint);
+            }
+            _ => {}
         }
+        if let (SandboxNetwork::None | SandboxNetwork::Open, Some(hosts)) = (network.value, &self.hosts) {
+            without_proxy(read.at(hosts));
+        }
+        network.value
     }
-    if let Some(field) = map.get("read_only_root") {
-        only_docker(&field);
-        if field.flag() == Some(false) {
-            field.error("the root of containers is always read-only", "remove the line; `/tmp` can be written");
+
+    /// The toolbox server, for the kind `remote`.
+    fn remote(&self, read: &Read<'_, WorldConfig>) -> Option<RemotePlan> {
+        if self.kind != SandboxKind::Remote {
+            return None;
+        }
+        let section = read.sandbox.as_ref().map(|section| read.at(section))?;
+        let node = section.node();
+        for (key, example) in [("url", "https://toolbox.example:9090"), ("token_env", "GHOST_TOOLBOX_TOKEN")] {
+            if node.get(key).is_none() {
+                section.error(format!("`{key}` is missing"), format!("for example `{key}: {example}`"));
+            }
+        }
+        let ca_file = self.ca_file.as_ref().map(|file| PathBuf::from(&file.0));
+        Some(RemotePlan { url: self.url.as_ref()?.0.clone(), token_env: self.token_env.as_ref()?.0.clone(), ca_file })
+    }
+
+    /// Warns of keys that another kind of sandbox reads, and of those that nothing reads yet.
+    fn warn_of_kind(&self, read: &Read<'_, WorldConfig>) {
+        fn place<'f, 'n, T>(read: &'f Read<'n, WorldConfig>, key: &Option<Spanned<T>>) -> Option<&'f Field<'n>> {
+            key.as_ref().map(|key| read.at(key))
+        }
+        let docker = [
+            place(read, &self.image),
+            place(read, &self.scope),
+            place(read, &self.cpus),
+            place(read, &self.containers_max),
+            place(read, &self.read_only_root),
+        ];
+        let remote = [place(read, &self.url), place(read, &self.token_env), place(read, &self.ca_file)];
+        let keys = [(SandboxKind::Docker, &docker[..]), (SandboxKind::Remote, &remote[..])];
+        for (kind, fields) in keys.into_iter().filter(|(kind, _)| *kind != self.kind) {
+            for field in fields.iter().flatten() {
+                let hint = format!("remove it, or write `kind: {}`", kind.as_str());
+                field.warn(format!("it has an effect in the sandbox `{}` only", kind.as_str()), hint);
+            }
+        }
+        let unused = [&self.container, &self.user, &self.setup_command].map(|key| place(read, key));
+        for field in unused.into_iter().chain([place(read, &self.binds)]).flatten() {
+            field.warn("nothing uses this yet", "remove it, or leave it for a version of Ghost that does");
+        }
+        if let Some(root) = self.read_only_root.as_ref().filter(|root| !root.value) {
+            read.at(root).error("the root of containers is always read-only", "remove the line; `/tmp` can be written");
         }
     }
 }
 
-/// Keys that are not built yet.
-fn without_effect(map: &Map<'_>) {
-    for key in ["container", "user", "setup_command"] {
-        if let Some(field) = map.get(key) {
-            field.text(1_024);
-            unused(&field);
+fn without_proxy(hosts: &Field<'_>) {
+    hosts.error("it has an effect with `network: proxy` only", "add `network: proxy`, or remove the line");
+}
+
+/// `cli_policy`: which commands may run. Without it, the shipped tiers apply. With `tiers`, only those of the file do.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CliPolicySection {
+    /// What happens to commands that no tier names: `allow`, `ask` or `deny`.
+    default: Option<Word>,
+    /// How much of a line is judged: `segments` (the default) or `first_token`.
+    mode: Judged,
+    /// Tiers of commands, by name.
+    tiers: Option<BTreeMap<String, TierSection>>,
+}
+
+/// One entry of `cli_policy.tiers`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TierSection {
+    /// Program names (`rg`), or a program and its subcommand (`git push`).
+    commands: Vec<Text<200>>,
+    /// What happens to them: `allow`, `ask` or `deny` (the default).
+    action: Word,
+    /// The tier holds only for agents with one of these privilege groups. The default is all.
+    groups: Vec<Spanned<Name>>,
+    /// The longest time limit of a line that uses the tier, in milliseconds.
+    max_timeout_ms: Option<Count<1, TIMEOUT_MAX>>,
+    /// Its agents may also use what cannot be judged before it runs; the tier's action decides.
+    unrestricted: bool,
+}
+
+/// What happens to a command.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    Allow,
+    Ask,
+    #[default]
+    Deny,
+}
+
+impl From<Word> for Action {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Allow => Self::Allow,
+            Word::Ask => Self::Ask,
+            Word::Deny => Self::Deny,
         }
     }
-    if let Some(field) = map.get("binds") {
-        field.texts(1_024);
-        unused(&field);
-    }
 }
 
-fn action(field: &Field<'_>) -> Option<Action> {
-    match field.choice(&["allow", "ask", "deny"])? {
-        "allow" => Some(Action::Allow),
-        "ask" => Some(Action::Ask),
-        _ => Some(Action::Deny),
-    }
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Judged {
+    FirstToken,
+    #[default]
+    Segments,
 }
 
-/// The `cli_policy` of a world file.
-pub struct CliPolicy<'n> {
+impl CliPolicySection {
     /// The settings.
-    pub settings: Settings,
-    /// The privilege groups that its tiers name.
-    pub groups: Vec<Named<'n>>,
-    /// Whether the world file has the section.
-    pub is_written: bool,
+    pub(super) fn settings(&self) -> Settings {
+        let mut settings = shipped();
+        if let Some(default) = self.default {
+            settings.default = default.into();
+        }
+        if matches!(self.mode, Judged::FirstToken) {
+            settings.mode = Mode::FirstToken;
+        }
+        if let Some(tiers) = &self.tiers {
+            settings.tiers = tiers.iter().map(|(name, tier)| (name.clone(), tier.tier())).collect();
+        }
+        settings
+    }
+
+    /// The privilege groups that the tiers name.
+    pub fn groups(&self) -> impl Iterator<Item = &Spanned<Name>> {
+        self.tiers.iter().flat_map(BTreeMap::values).flat_map(|tier| &tier.groups)
+    }
 }
 
-/// Reads `cli_policy`. Without it, the shipped tiers apply. With `tiers`, only those of the file do.
-pub fn cli_policy<'n>(map: &Map<'n>) -> CliPolicy<'n> {
-    let mut policy = CliPolicy { settings: shipped(), groups: Vec::new(), is_written: false };
-    let Some(map) = map.get("cli_policy").and_then(|field| field.map()) else { return policy };
-    policy.is_written = true;
-    let settings = &mut policy.settings;
-    if let Some(default) = map.get("default").and_then(|field| action(&field)) {
-        settings.default = default;
-    }
-    if map.get("mode").and_then(|field| field.choice(&["first_token", "segments"])) == Some("first_token") {
-        settings.mode = Mode::FirstToken;
-    }
-    if let Some(tiers) = map.get("tiers") {
-        settings.tiers = BTreeMap::new();
-        for (key, field) in tiers.entries() {
-            let Some(tier) = field.map() else { continue };
-            let groups = tier.get("groups").map(|field| names(&field)).unwrap_or_default();
-            let commands = tier.get("commands").map(|field| field.texts(200)).unwrap_or_default();
-            let found = Tier {
-                commands: commands.into_iter().map(|(_, text)| text.to_owned()).collect(),
-                action: tier.get("action").and_then(|field| action(&field)).unwrap_or(Action::Deny),
-                groups: groups.iter().map(|(_, name)| (*name).to_owned()).collect(),
-                max_timeout_ms: tier.get("max_timeout_ms").and_then(|field| field.count(1..=TIMEOUT_MAX)),
-                unrestricted: tier.get("unrestricted").and_then(|field| field.flag()).unwrap_or(false),
-            };
-            tier.finish(&[]);
-            policy.groups.extend(groups);
-            settings.tiers.insert(key.text.clone(), found);
+impl TierSection {
+    fn tier(&self) -> Tier {
+        Tier {
+            commands: self.commands.iter().map(|command| command.0.clone()).collect(),
+            action: self.action.into(),
+            groups: self.groups.iter().map(|group| group.0.clone()).collect(),
+            max_timeout_ms: self.max_timeout_ms.map(|ms| ms.0),
+            unrestricted: self.unrestricted,
         }
     }
-    map.finish(&[]);
-    policy
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::world_file::tests::problems;
+
+    // covers: TBX-07
+    #[test]
+    fn a_server_becomes_a_plan() {
+        for (given, url) in [
+            ("https://box.example:9090", "https://box.example:9090"),
+            ("https://10.0.0.7/", "https://10.0.0.7"),
+            ("http://127.0.0.1:9090", "http://127.0.0.1:9090"),
+            ("'http://[::1]:9090'", "http://[::1]:9090"),
+            ("http://localhost", "http://localhost"),
+        ] {
+            let text = format!("sandbox: {{ kind: remote, url: {given}, token_env: T, ca_file: ca.pem }}\n");
+            let problems = problems(&text, |world| {
+                let plan = world.sandbox.remote.as_ref().unwrap();
+                assert_eq!((plan.url.as_str(), plan.token_env.as_str()), (url, "T"));
+                assert_eq!(plan.ca_file, Some("ca.pem".into()));
+            });
+            assert_eq!(problems, "", "{given}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_has_its_field_and_a_hint() {
+        for (text, field, hint) in [
+            ("token_env: T\n", "url", "https://toolbox.example:9090"),
+            ("url: https://a\n", "token_env", "GHOST_TOOLBOX_TOKEN"),
+            ("url: http://box.example:9090\ntoken_env: T\n", "url", "https://HOST:PORT"),
+            ("url: http://127.0.0.1.example\ntoken_env: T\n", "url", "https://HOST:PORT"),
+            ("url: https://a/b\ntoken_env: T\n", "url", "https://HOST:PORT"),
+            ("url: https://user@a\ntoken_env: T\n", "url", "https://HOST:PORT"),
+            ("url: box.example\ntoken_env: T\n", "url", "https://HOST:PORT"),
+            ("url: https://a\ntoken_env: 'no name'\n", "token_env", "never the value"),
+        ] {
+            let text = format!("sandbox:\n  kind: remote\n  {}\n", text.trim_end().replace('\n', "\n  "));
+            let found = problems(&text, |world| assert_eq!(world.sandbox.remote, None));
+            assert!(found.contains(field) && found.contains(hint), "{text}: {found}");
+        }
+        let text = "sandbox: { kind: local, url: https://a }\n";
+        let found = problems(text, |world| assert_eq!(world.sandbox.remote, None));
+        assert!(found.starts_with("warning: ") && found.contains("kind: remote"), "{found}");
+    }
 }

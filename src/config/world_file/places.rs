@@ -1,171 +1,202 @@
-//! Reads `data_dir`, `workspace_dir`, `listen` and `storage`: where a daemon keeps the data of the world, and where it
-//! listens. Flags of `ghostd up` win over these keys.
-//!
-//! Relative paths start at the world's directory, never at the directory in which the daemon was started.
+//! `data_dir`, `workspace_dir`, `listen` and `storage`: where a daemon keeps the data of the world, and where it listens.
+//! Flags of `ghostd up` win over these keys. Relative paths start at the world's directory, never at the directory in which
+//! the daemon was started.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use ghost_domain::text::one_line;
+use serde::Deserialize;
+use serde::de::{self, Deserializer, IntoDeserializer as _, Visitor};
 
-use super::parts::{Named, variable};
+use super::{Named, WorldFile};
 use crate::files::real_place;
+use crate::kinds::{Variable, text_kind};
 use crate::plan::Plan;
 use crate::plan::places::{ListenAddress, PlacesPlan, StoragePlan, http_address};
-use crate::reader::{Field, Map};
+use crate::reader::Field;
 use crate::substitute::Env;
+use crate::typed::Spanned;
 
 /// The longest path in the file, in bytes.
 const PATH_MAX: usize = 1_024;
 /// The largest number of gRPC listeners.
 const LISTENERS_MAX: usize = 16;
-/// The databases that Ghost can use.
-const BACKENDS: [&str; 2] = ["sqlite", "postgres"];
 
-/// The places that the file names. The comment of each field is its key in the file.
-#[derive(Default)]
-pub struct PlacesEntry<'n> {
-    /// `data_dir`.
-    data_dir: Option<Named<'n>>,
-    /// `workspace_dir`.
-    workspace_dir: Option<Named<'n>>,
-    /// `listen.grpc`.
-    grpc: Vec<(Field<'n>, ListenAddress)>,
-    /// `listen.http`.
-    http: Option<SocketAddr>,
-    /// `storage.url_env`, if the backend is `postgres`.
-    url_env: Option<(Field<'n>, String)>,
-}
-
-/// Reads the keys.
-pub fn places<'n>(map: &Map<'n>) -> PlacesEntry<'n> {
-    let (grpc, http) = listen(map).unwrap_or_default();
-    let path = |key| map.get(key).and_then(|field| path(&field));
-    let url_env = storage(map);
-    PlacesEntry { data_dir: path("data_dir"), workspace_dir: path("workspace_dir"), grpc, http, url_env }
-}
-
-/// Reads `storage`. Returns the variable with the URL of PostgreSQL, if that is the backend.
-fn storage<'n>(map: &Map<'n>) -> Option<(Field<'n>, String)> {
-    let storage = map.get("storage")?.map_of("{ backend: postgres, url_env: GHOST_DATABASE_URL }")?;
-    let backend = storage.get("backend").map(|field| field.choice(&BACKENDS));
-    let url_env = storage.get("url_env");
-    let named = match backend {
-        Some(Some("postgres")) => storage
-            .need("url_env", "GHOST_DATABASE_URL")
-            .and_then(|field| variable(&field).map(|name| (field.clone(), name))),
-        // What the backend should be is unknown.
-        Some(None) => None,
-        _ => {
-            if let Some(field) = url_env {
-                let hint = "write `backend: postgres`, or remove this key";
-                field.error("the backend is `sqlite`, which has no URL", hint);
+text_kind! {
+    /// The path of a directory. It need not exist yet.
+    pub Place(String), PATH_MAX, |text| {
+        if text.chars().any(char::is_control) {
+            return Err(("the path contains a control character".into(), "write the path on one line".into()));
+        }
+        match text.strip_prefix('~') {
+            None => Ok(text.to_owned()),
+            Some(rest) => {
+                let rest = one_line(rest.trim_start_matches('~'));
+                let hint = format!("write `${{HOME}}{rest}`, or an absolute path");
+                Err(("`~` stands for no directory here".into(), hint))
             }
-            None
         }
-    };
-    let secret =
-        "the URL may hold a password, so it is never written here: name the variable that holds it with `url_env`";
-    storage.finish(&[("url", secret), ("dsn", secret), ("password", secret)]);
-    named
-}
-
-fn path<'n>(field: &Field<'n>) -> Option<Named<'n>> {
-    let text = field.text(PATH_MAX)?;
-    if text.chars().any(char::is_control) {
-        field.error("the path contains a control character", "write the path on one line");
-    } else if text.starts_with('~') {
-        let rest = one_line(text.trim_start_matches('~'));
-        field.error("`~` stands for no directory here", format!("write `${{HOME}}{rest}`, or an absolute path"));
-    } else {
-        return Some((field.clone(), text));
     }
-    None
 }
 
-type Listen<'n> = (Vec<(Field<'n>, ListenAddress)>, Option<SocketAddr>);
+/// `listen`: the addresses of the daemon.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListenSection {
+    /// The addresses of gRPC: `unix:PATH` or `HOST:PORT`, one or a list. The default is a socket in the data directory.
+    grpc: Option<Spanned<Grpc>>,
+    /// The address of HTTP. The default is no HTTP.
+    http: Option<HttpAddress>,
+}
 
-fn listen<'n>(map: &Map<'n>) -> Option<Listen<'n>> {
-    let listen = map.get("listen")?.map_of("{ grpc: 127.0.0.1:7070, http: 127.0.0.1:8080 }")?;
-    let address = |field: Field<'n>| match field.text(PATH_MAX)?.parse() {
-        Ok(address) => Some((field, address)),
-        Err(hint) => {
-            let hint: String = hint;
-            field.error(format!("`{}` is not an address to listen on", field.shown()), hint);
-            None
+/// The addresses of gRPC.
+enum Grpc {
+    One(Address),
+    Several(Vec<Spanned<Address>>),
+}
+
+impl<'de> Deserialize<'de> for Grpc {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrSeveral;
+        impl<'de> Visitor<'de> for OneOrSeveral {
+            type Value = Grpc;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("write unix:PATH or HOST:PORT, or a list of them")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Grpc, E> {
+                Address::deserialize(text.into_deserializer()).map(Grpc::One)
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Grpc, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Grpc, E> {
+                Ok(Grpc::Several(Vec::new()))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Grpc, A::Error> {
+                let mut found = Vec::new();
+                while let Some(address) = seq.next_element()? {
+                    found.push(address);
+                }
+                Ok(Grpc::Several(found))
+            }
         }
-    };
-    let grpc = listen.get("grpc").map(|field| if field.is_single() { vec![field] } else { several(&field) });
-    let grpc = grpc.unwrap_or_default().into_iter().filter_map(address).collect();
-    let http = listen.get("http").and_then(|field| {
-        let text = field.text(PATH_MAX)?;
-        let wrong = |hint: String| {
-            field.error(format!("`{}` is not an address for HTTP", field.shown()), hint);
-        };
-        http_address(text).map_err(wrong).ok()
-    });
-    let token = "the token is `GHOST_TOKEN`, or the file `token` in the data directory";
-    listen.finish(&[
-        ("auth_token_env", token),
-        ("token", token),
-        ("allowed_hosts", "write `http: { allowed_hosts: … }` at the top of the file"),
-        ("allowed_origins", "write `http: { allowed_origins: … }` at the top of the file"),
-    ]);
-    Some((grpc, http))
-}
-
-/// The entries of a list of addresses.
-fn several<'n>(field: &Field<'n>) -> Vec<Field<'n>> {
-    let list = field.list();
-    if field.length() == 0 {
-        field.error("it names no address", "write one address or a list, or remove the key for the default socket");
-    } else if list.len() > LISTENERS_MAX {
-        field.error("there are too many", format!("name at most {LISTENERS_MAX}"));
+        deserializer.deserialize_any(OneOrSeveral)
     }
-    list.into_iter().take(LISTENERS_MAX).collect()
 }
 
-impl PlacesEntry<'_> {
+text_kind!(pub Address(ListenAddress), PATH_MAX, |text| {
+    text.parse().map_err(|hint: String| (format!("`{text}` is not an address to listen on"), hint))
+});
+
+text_kind!(pub HttpAddress(SocketAddr), PATH_MAX, |text| {
+    http_address(text).map_err(|hint| (format!("`{text}` is not an address for HTTP"), hint))
+});
+
+/// `storage`: the database.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorageSection {
+    /// `sqlite` (the default) or `postgres`.
+    backend: Option<Backend>,
+    /// The variable with the URL of PostgreSQL. The URL may hold a password, so it is never in the file.
+    url_env: Option<Spanned<Variable>>,
+}
+
+/// A database that Ghost can use.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Backend {
+    Sqlite,
+    Postgres,
+}
+
+impl WorldFile<'_> {
     /// The places, with relative paths resolved against the world's directory `dir`.
-    pub fn resolve(&self, dir: &Path) -> PlacesPlan {
-        let socket = |(field, address): &(Field<'_>, ListenAddress)| {
-            let wrong = |hint: String| {
-                field.error(format!("the path of the socket in {} is too long", dir.display()), hint);
-            };
-            address.clone().within(dir).map_err(wrong).ok()
-        };
+    pub fn places(&self, dir: &Path) -> PlacesPlan {
         PlacesPlan {
-            data_dir: self.data_dir.as_ref().and_then(|named| directory(named, dir)),
-            workspace_dir: self.workspace_dir.as_ref().and_then(|named| directory(named, dir)),
-            grpc: self.grpc.iter().filter_map(socket).collect(),
-            http: self.http,
-            storage: match &self.url_env {
-                Some((_, url_env)) => StoragePlan::Postgres { url_env: url_env.clone() },
+            data_dir: self.data_dir.as_ref().and_then(|path| directory(self.named(path), dir)),
+            workspace_dir: self.workspace_dir.as_ref().and_then(|path| directory(self.named(path), dir)),
+            grpc: self.grpc(dir),
+            http: self.listen.http.as_ref().map(|address| address.0),
+            storage: match self.url_env() {
+                Some(url_env) => StoragePlan::Postgres { url_env: url_env.0.clone() },
                 None => StoragePlan::Sqlite,
             },
         }
     }
 
-    /// Checks that data and workspace share no directory with the files of the world. Warns if the URL is not set, which
-    /// is no error, because a flag may give one.
-    pub fn check(&self, plan: &Plan, env: Env<'_>) {
-        if let Some((field, url_env)) = &self.url_env
-            && env(url_env).is_none_or(|url| url.is_empty())
-        {
-            let message = format!("`{url_env}` is not set: the world cannot start without the URL of its database");
-            field.warn(message, "set it to postgres://USER:PASSWORD@HOST/DATABASE");
+    fn grpc(&self, dir: &Path) -> Vec<ListenAddress> {
+        let Some(grpc) = &self.listen.grpc else { return Vec::new() };
+        let field = self.at(grpc);
+        let addresses = match &grpc.value {
+            Grpc::One(address) => vec![(field, &address.0)],
+            Grpc::Several(list) => {
+                if field.length() == 0 {
+                    let hint = "write one address or a list, or remove the key for the default socket";
+                    field.error("it names no address", hint);
+                } else if field.length() > LISTENERS_MAX {
+                    field.error("there are too many", format!("name at most {LISTENERS_MAX}"));
+                }
+                list.iter().map(|address| (self.at(address), &address.0)).collect()
+            }
+        };
+        let socket = |(field, address): (&Field<'_>, &ListenAddress)| {
+            let wrong = |hint: String| {
+                field.error(format!("the path of the socket in {} is too long", dir.display()), hint);
+            };
+            address.clone().within(dir).map_err(wrong).ok()
+        };
+        addresses.into_iter().filter_map(socket).collect()
+    }
+
+    /// The variable with the URL of PostgreSQL, if that is the backend.
+    fn url_env(&self) -> Option<&Spanned<Variable>> {
+        self.storage.url_env.as_ref().filter(|_| self.storage.backend == Some(Backend::Postgres))
+    }
+
+    /// Checks that the database has what it needs, and that data and workspace share no directory with the files of the
+    /// world. Warns if the URL is not set, which is no error, because a flag may give one.
+    pub fn check_places(&self, root: &Field<'_>, plan: &Plan, env: Env<'_>) {
+        if let Some(storage) = root.get("storage") {
+            let written = |key: &str| storage.node().get(key).is_some();
+            match (self.storage.backend, &self.storage.url_env) {
+                (Some(Backend::Postgres), _) if !written("url_env") => {
+                    storage.error("`url_env` is missing", "for example `url_env: GHOST_DATABASE_URL`");
+                }
+                (Some(Backend::Postgres), _) => {}
+                // What the backend should be is unknown.
+                (None, _) if written("backend") => {}
+                (_, Some(url_env)) => {
+                    let hint = "write `backend: postgres`, or remove this key";
+                    self.at(url_env).error("the backend is `sqlite`, which has no URL", hint);
+                }
+                _ => {}
+            }
         }
-        if let (Some((field, _)), Some(data)) = (&self.data_dir, &plan.places.data_dir)
+        if let Some(url_env) = self.url_env()
+            && env(&url_env.0).is_none_or(|url| url.is_empty())
+        {
+            let message = format!("`{}` is not set: the world cannot start without the URL of its database", url_env.0);
+            self.at(url_env).warn(message, "set it to postgres://USER:PASSWORD@HOST/DATABASE");
+        }
+        if let (Some(path), Some(data)) = (&self.data_dir, &plan.places.data_dir)
             && let Some(dir) = plan.data_conflict(data)
         {
-            field.error(
+            self.at(path).error(
                 format!("the data would be among the files of {}", dir.display()),
                 "name a directory of its own, such as `data`",
             );
         }
-        let (Some((field, _)), Some(workspace)) = (&self.workspace_dir, &plan.places.workspace_dir) else { return };
+        let (Some(path), Some(workspace)) = (&self.workspace_dir, &plan.places.workspace_dir) else { return };
         if let Some(dir) = plan.workspace_conflict(workspace, plan.places.data_dir.as_deref()) {
-            field.error(
+            self.at(path).error(
                 format!("agents write into the workspace, and it would share files with {}", dir.display()),
                 "name a directory of its own, such as `workspace`",
             );
@@ -174,7 +205,7 @@ impl PlacesEntry<'_> {
 }
 
 /// The place of a directory. It need not exist yet.
-fn directory((field, text): &Named<'_>, dir: &Path) -> Option<PathBuf> {
+fn directory((field, text): Named<'_>, dir: &Path) -> Option<PathBuf> {
     let place = real_place(&dir.join(text));
     if place.metadata().is_ok_and(|meta| !meta.is_dir()) {
         field.error(format!("`{}` is not a directory", field.shown()), "name a directory; it is made if it is missing");

@@ -10,10 +10,13 @@ use ghost_domain::model_facts::Api;
 use ghost_domain::text::clip;
 use serde_json::Value;
 
-use crate::model_list::api;
 use crate::plan::ProviderKind;
-use crate::reader::{Field, Map};
+use crate::reader::Field;
 use crate::substitute::variables;
+use crate::typed::{Read, Spanned};
+
+use super::WorldConfig;
+use super::models::ProviderSection;
 
 /// The largest number of headers, and of parameters.
 const COUNT_MAX: usize = 32;
@@ -59,42 +62,44 @@ pub struct Sent {
     pub variables: BTreeSet<String>,
 }
 
-/// Reads the additions from the provider entry `map`. If `kind` is unknown, all keys are accepted.
-pub fn sent(map: &Map<'_>, kind: Option<ProviderKind>) -> Sent {
-    let keyed = map.get("api_key_env").is_some()
-        || map.get("base_url").is_none() && kind.is_some_and(|kind| kind.usual_key_env().is_some());
-    let of_kind = |key: &'static str, fits: &dyn Fn(ProviderKind) -> bool, hint: &str| {
-        let field = map.get(key)?;
-        if kind.is_none_or(fits) {
-            return Some(field);
-        }
-        let kind = kind.map_or("", ProviderKind::as_str);
-        field.error(format!("`{key}` has no meaning for a provider of kind `{kind}`"), hint);
-        None
+/// The additions of a provider's entry. If `kind` is unknown, all keys are accepted.
+pub fn sent(section: &Spanned<ProviderSection>, kind: Option<ProviderKind>, read: &Read<'_, WorldConfig>) -> Sent {
+    let entry = read.at(section);
+    let written = |key: &str| entry.node().get(key).is_some();
+    let keyed =
+        written("api_key_env") || !written("base_url") && kind.is_some_and(|kind| kind.usual_key_env().is_some());
+    let fits = |key: &str, fits: &dyn Fn(ProviderKind) -> bool, hint: &str| -> bool {
+        let Some(field) = entry.get(key) else { return false };
+        let Some(kind) = kind.filter(|kind| !fits(*kind)) else { return true };
+        field.error(format!("`{key}` has no meaning for a provider of kind `{}`", kind.as_str()), hint);
+        false
     };
-    let http = |key| of_kind(key, &|kind| !kind.is_local(), "remove it: this kind sends no requests");
-    let openai = |key| of_kind(key, &|kind| kind == ProviderKind::OpenAi, "remove it: it is for kind openai");
+    let http = |key| fits(key, &|kind| !kind.is_local(), "remove it: this kind sends no requests");
+    let openai = |key| fits(key, &|kind| kind == ProviderKind::OpenAi, "remove it: it is for kind openai");
     let versioned = |kind| matches!(kind, ProviderKind::OpenAi | ProviderKind::Anthropic);
     let mut sent = Sent::default();
-    if let Some(field) = http("headers") {
-        headers(&field, keyed, &mut sent);
+    if let Some(field) = section.headers.as_ref().filter(|_| http("headers")) {
+        headers(read.at(field), keyed, &mut sent);
     }
-    if let Some(field) = http("query") {
-        query(&field, kind, &mut sent);
+    if let Some(field) = section.query.as_ref().filter(|_| http("query")) {
+        query(read.at(field), kind, &mut sent);
     }
-    if let Some(field) = http("extra_body") {
-        sent.extra_body = body(&field);
+    if let Some(field) = section.extra_body.as_ref().filter(|_| http("extra_body")) {
+        sent.extra_body = body(read.at(field));
     }
-    sent.api = openai("api").and_then(|field| api(&field));
-    let version = of_kind("api_version", &versioned, "remove it: it is for Azure's openai and for anthropic");
-    if let Some((field, version)) = version.and_then(|field| word(&field).map(|word| (field, word))) {
+    sent.api = section.api.as_ref().filter(|_| openai("api")).map(|api| api.value);
+    let version = section.api_version.as_ref();
+    if let Some(version) =
+        version.filter(|_| fits("api_version", &versioned, "remove it: it is for Azure's openai and for anthropic"))
+    {
+        let (field, version) = (read.at(version), version.0.clone());
         match kind {
-            Some(ProviderKind::Anthropic) => add(&field, "anthropic-version", version, &mut sent.headers, "headers"),
-            _ => add(&field, "api-version", version, &mut sent.query, "query"),
+            Some(ProviderKind::Anthropic) => add(field, "anthropic-version", version, &mut sent.headers, "headers"),
+            _ => add(field, "api-version", version, &mut sent.query, "query"),
         }
     }
-    if let Some((field, id)) = openai("organization").and_then(|field| word(&field).map(|word| (field, word))) {
-        add(&field, "OpenAI-Organization", id, &mut sent.headers, "headers");
+    if let Some(id) = section.organization.as_ref().filter(|_| openai("organization")) {
+        add(read.at(id), "OpenAI-Organization", id.0.clone(), &mut sent.headers, "headers");
     }
     sent
 }
@@ -205,16 +210,6 @@ fn answer_length_in(name: &str, value: &Value) -> Option<&'static str> {
     let known = |name: &str| ANSWER_LENGTH.into_iter().find(|length_field| *length_field == name);
     let within = matches!(name, "generationConfig" | "options").then(|| value.as_object()).flatten();
     known(name).or_else(|| within?.keys().find_map(|key| known(key)))
-}
-
-/// Reads a version or an id: visible ASCII characters.
-fn word(field: &Field<'_>) -> Option<String> {
-    let text = field.text(200)?;
-    if text.bytes().all(|b| b.is_ascii_graphic()) {
-        return Some(text.to_owned());
-    }
-    field.error("it holds spaces, or characters beyond ASCII", "write it as the provider shows it");
-    None
 }
 
 #[cfg(test)]

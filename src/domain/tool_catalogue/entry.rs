@@ -1,7 +1,8 @@
 //! One entry of the catalogue of tools, and the profiles.
 
 /// A named preset that narrows an agent's tools (ACC-13).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Profile {
     /// The status tool only.
     Minimal,
