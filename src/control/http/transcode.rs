@@ -168,7 +168,6 @@ fn is_truncated(history: &Map<String, Value>, given: &Given) -> bool {
 #[cfg(test)]
 mod tests {
     use ghost_proto::{http, v1};
-    use prost::Message as _;
     use serde_json::json;
 
     use super::*;
