@@ -118,7 +118,7 @@ pub fn refused(refusal: &Refusal) -> ExitCode {
     ExitCode::from(exit_code(refusal.code))
 }
 
-/// The exit code of a refusal. `ghostctl` uses the same codes (CP-09).
+/// The exit code of a refusal. `ghostctl` uses the same codes.
 fn exit_code(code: Code) -> u8 {
     match code {
         Code::InvalidArguments | Code::CursorAhead | Code::PayloadMismatch => USAGE,

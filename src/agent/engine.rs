@@ -187,7 +187,7 @@ impl Engine {
         self.plan_changed.notify_waiters();
     }
 
-    /// The agent's spec and tools under the current plan (ACC-05), for a turn that does not come
+    /// The agent's spec and tools under the current plan, for a turn that does not come
     /// from an outside conversation.
     pub async fn spec_and_tools(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
         let held = self.skills_held(&agent.agent_id).await?;
@@ -205,7 +205,7 @@ impl Engine {
 
     /// The agent's spec and tools for a turn with this channel context and these skills. The tools of the outside
     /// channel exist only in such turns: the tools that the context brings, and the tools that the
-    /// agent is granted in addition (CONF-03).
+    /// agent is granted in addition.
     pub fn spec_and_tools_for(
         &self,
         agent: &Agent,

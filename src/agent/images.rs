@@ -1,5 +1,5 @@
 //! Decides which images of a conversation a model is shown, and reads those from the workspace. For the others a text
-//! stands in the result of the call that returned them (TOOL-15).
+//! stands in the result of the call that returned them.
 //!
 //! Only images of the running turn are shown. The decision depends on the conversation alone, so that a resumed turn
 //! decides the same. A missing or changed file must never fail a turn; the model is told.

@@ -1,4 +1,4 @@
-//! The log of a session, as prompts hold it: the messages of earlier turns, word for word (LOOP-01). A full log is cut to
+//! The log of a session, as prompts hold it: the messages of earlier turns, word for word. A full log is cut to
 //! half at a round's edge, so that the beginning of the next prompts stays the same and providers can cache it.
 //!
 //! This module must never read the store, and a log must never hold turns of two sessions.

@@ -1,5 +1,5 @@
 //! Builds the prompt of a turn. The stable parts come first and are byte-identical between turns
-//! until their sources change; then come the log of the session and the mail (ARCH-08..12, 14). A
+//! until their sources change; then come the log of the session and the mail. A
 //! prompt is built once for each turn; a resumed turn reads it from its journal.
 //!
 //! A prompt must never contain the time of day, a secret, or machine configuration (ARCH-02,

@@ -92,7 +92,7 @@ impl AgentSession {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the agent's directories, once for each actor (ART-04). A failure is logged only: a write makes the
+    /// Makes the agent's directories, once for each actor. A failure is logged only: a write makes the
     /// directories that it needs, and says what stops it.
     pub(crate) async fn make_home(&self, workspace: &Workspace, agent_id: &AgentId) {
         if self.has_home.swap(true, Ordering::AcqRel) {

@@ -213,7 +213,7 @@ impl Transcript {
     }
 
     /// Appends the results of an answer's calls, in the model's order. A call without a result gets
-    /// an error, because a provider refuses a transcript in which a result is missing (TOOL-25).
+    /// an error, because a provider refuses a transcript in which a result is missing.
     pub fn close_round(&mut self, calls: &[(String, String, Value)], view: View<'_>) {
         if calls.is_empty() {
             return;
@@ -244,7 +244,7 @@ pub fn result_blocks(id: &str, name: &str, view: (String, bool), outcome: &CallO
 }
 
 /// Makes the ids of an answer's calls unique within the answer and drops calls without an id. Some
-/// providers give no id, some the same id twice (TOOL-10).
+/// providers give no id, some the same id twice.
 #[must_use]
 pub fn with_unique_ids(blocks: Vec<Block>) -> Vec<Block> {
     let mut seen = BTreeSet::new();

@@ -1,5 +1,5 @@
 //! Shortens a conversation to a number of bytes. The session's log goes first, then old content of the turn is shortened,
-//! the last round last (TOOL-14).
+//! the last round last.
 //!
 //! Truncation must never change the briefing or the mail, or remove the result of a call.
 

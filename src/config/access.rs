@@ -1,5 +1,5 @@
 //! Decides which tools an agent may use. Privilege groups, single overrides, public tools, the
-//! legacy allow-list and profiles become one [`ToolAccess`] (ACC-01..15, CONF-01..03). All
+//! legacy allow-list and profiles become one [`ToolAccess`]. All
 //! functions are pure. Every name is resolved to its canonical form before a rule is applied, so an
 //! alias cannot bypass a group.
 //!
@@ -15,10 +15,10 @@ use ghost_domain::tool_catalogue::{self, Profile};
 use crate::extra_tools::ExtraTools;
 use crate::plan::archetype::AccessSection;
 
-/// Tools that need a conversation from outside (CONF-03).
+/// Tools that need a conversation from outside.
 const CHANNEL_CONTEXT: [&str; 2] = ["syscall.channel.handoff", "syscall.channel.send"];
 
-/// The tool with which the owner of a task reports progress (TASK-05).
+/// The tool with which the owner of a task reports progress.
 pub(crate) const TASK_UPDATE: &str = "syscall.task.update";
 /// The tool that creates agents.
 const AGENT_CREATE: &str = "syscall.agent.create";
@@ -29,7 +29,7 @@ const DROID_SPAWN: &str = "syscall.droid.spawn";
 /// Tools of whoever starts droids.
 const WITH_DROIDS: [&str; 2] = ["syscall.artifact.promote", "syscall.droid.control"];
 
-/// The default rule for a tool that no group lists (CONF-27).
+/// The default rule for a tool that no group lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessDefault {
@@ -56,7 +56,7 @@ pub fn canonical_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether the tool is registered regardless of the rules (ACC-04). `name` must be canonical.
+/// Whether the tool is registered regardless of the rules. `name` must be canonical.
 fn always_on(name: &str) -> bool {
     tool_catalogue::entry(name).is_some_and(|entry| entry.always_on)
 }
@@ -124,7 +124,7 @@ impl Groups {
     }
 
     /// Whether every agent may use `tool`: no group lists it, and the default opens it or it is
-    /// always on (ACC-02).
+    /// always on.
     #[must_use]
     pub fn is_public(&self, tool: &str) -> bool {
         public(&canonical_name(tool), &self.listed, self.default)
@@ -154,7 +154,7 @@ fn public(canonical: &str, listed: &BTreeSet<String>, default: AccessDefault) ->
     !listed.contains(canonical) && (open || always_on(canonical))
 }
 
-/// The rule that decided, for the log (CONF-02).
+/// The rule that decided, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// Groups and overrides.
@@ -198,7 +198,7 @@ pub struct ToolAccess {
 }
 
 impl ToolAccess {
-    /// The access of a droid: exactly these tools (DROID-03, 12). `own` are the privilege groups of its parent, so that a
+    /// The access of a droid: exactly these tools. `own` are the privilege groups of its parent, so that a
     /// rule that binds the parent binds the droid.
     #[must_use]
     pub fn of_droid(groups: &Groups, own: BTreeSet<String>, tools: BTreeSet<String>) -> Self {
@@ -230,7 +230,7 @@ impl ToolAccess {
 
     /// Like [`can_access`](Self::can_access), for a turn that came from an outside conversation. Such
     /// a turn has `syscall.channel.send` and `syscall.channel.handoff` regardless of groups, unless
-    /// the world sets strict channel access (CONF-03). Denials, profiles and overrides still narrow
+    /// the world sets strict channel access. Denials, profiles and overrides still narrow
     /// these tools.
     #[must_use]
     pub fn can_access_with_channel(&self, name: &str) -> bool {
@@ -242,15 +242,15 @@ impl ToolAccess {
     }
 
     /// Whether the agent may have `syscall.task.update` for its own tasks, in a world that allows
-    /// this to owners. No group is needed (TASK-05). Denials, profiles, overrides and an allow-list
-    /// still narrow it (ACC-07, ACC-15).
+    /// this to owners. No group is needed. Denials, profiles, overrides and an allow-list
+    /// still narrow it.
     #[must_use]
     pub fn may_update_own_tasks(&self) -> bool {
         self.passes_filters(TASK_UPDATE) && self.passes_list(TASK_UPDATE)
     }
 
     /// Like [`can_access`](Self::can_access), for a tool that one of the agent's skills brings. It
-    /// needs no grant unless a group of the world lists it (ACC-10).
+    /// needs no grant unless a group of the world lists it.
     #[must_use]
     pub fn can_access_of_skill(&self, name: &str) -> bool {
         let name = canonical_name(name);
@@ -261,7 +261,7 @@ impl ToolAccess {
     }
 
     /// Like [`can_access`](Self::can_access), for a tool of the world's toolboxes. `referenced` says whether the agent's
-    /// archetype names it. A tool that a group lists needs the group, as ever (ACC-03).
+    /// archetype names it. A tool that a group lists needs the group, as ever.
     #[must_use]
     pub fn can_access_of_toolbox(&self, name: &str, referenced: bool) -> bool {
         let name = canonical_name(name);
@@ -269,7 +269,7 @@ impl ToolAccess {
         is_named && self.passes_filters(&name) && self.passes_list(&name)
     }
 
-    /// Whether no group lists the tool and it is open by default (ACC-02).
+    /// Whether no group lists the tool and it is open by default.
     #[must_use]
     pub fn is_public(&self, name: &str) -> bool {
         public(&canonical_name(name), &self.listed, self.default)
@@ -310,7 +310,7 @@ impl ToolAccess {
         self.only.as_ref().is_none_or(|only| only.contains(name))
     }
 
-    /// The filters that only narrow. Denials come first: they override everything (ACC-15).
+    /// The filters that only narrow. Denials come first: they override everything.
     fn passes_filters(&self, name: &str) -> bool {
         !self.denied.contains(name)
             && self.within_only(name)
@@ -322,15 +322,15 @@ impl ToolAccess {
     }
 
     fn passes_rules(&self, name: &str) -> bool {
-        // Without groups, the allow-list is the only rule (ACC-07).
+        // Without groups, the allow-list is the only rule.
         self.mode == Mode::AllowList || public(name, &self.listed, self.default) || self.granted.contains(name)
     }
 }
 
 /// Resolves the access of one agent. `section` is its `## Tool Access`; `extra_groups` and
 /// `profile` come from the world file; `legacy` is its `## Tools` list. If there is a section,
-/// `legacy` is ignored. Otherwise a world with groups reduces the list to what the groups allow
-/// (CONF-02). Unknown groups and words grant nothing.
+/// `legacy` is ignored. Otherwise a world with groups reduces the list to what the groups allow.
+/// Unknown groups and words grant nothing.
 #[must_use]
 pub fn resolve(
     groups: &Groups,
@@ -377,7 +377,7 @@ pub fn resolve(
 }
 
 /// Reduces `access` to `allowed` (canonical names, aliases or patterns). Always-on tools stay; no
-/// tool is added (BI-22).
+/// tool is added.
 #[must_use]
 pub fn narrow(access: &ToolAccess, allowed: &BTreeSet<String>) -> ToolAccess {
     let mut wanted: BTreeSet<String> = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Reads the files of an archetype (ARCH-01), under their current or older names (CONF-19). Also
-//! reads an old `agent.md` that contains configuration sections (CONF-20).
+//! Reads the files of an archetype, under their current or older names. Also
+//! reads an old `agent.md` that contains configuration sections.
 //!
 //! A configuration section must never reach a prompt.
 
@@ -34,7 +34,7 @@ const OLDER: [(&str, &str); 3] = [("agent.md", "AGENTS.md"), ("soul.md", "SOUL.m
 const FILES: [&str; 8] =
     ["soul.md", "goal.md", "user.md", "agent.md", "config.md", "HEARTBEAT.md", "IDENTITY.md", "TOOLS.md"];
 
-/// Files of other programs that are not read, and the place for what they say (CONF-19).
+/// Files of other programs that are not read, and the place for what they say.
 const NOT_READ: [(&str, &str); 2] = [
     ("MEMORY.md", "put what every agent of this archetype must know into agent.md"),
     ("BOOTSTRAP.md", "put what is to be done first into goal.md, or into the brief of a job"),

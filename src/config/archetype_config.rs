@@ -1,4 +1,4 @@
-//! Interprets the sections of a `config.md` (ARCH-02..07, ACC-04, ACC-07). `markdown` parses the
+//! Interprets the sections of a `config.md`. `markdown` parses the
 //! file; values go through the same typed readers as `world-config.yaml`.
 //!
 //! A line of a known section must never be ignored.

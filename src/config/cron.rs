@@ -1,4 +1,4 @@
-//! Checks the models and webhooks that a cron job names (SCHED-05, SCHED-08).
+//! Checks the models and webhooks that a cron job names.
 //!
 //! A job must never use a model that the world's files do not name.
 

@@ -1,4 +1,4 @@
-//! Dangerous tools belong to nobody by default (CONF-27). A world of an earlier version, in which every agent had them,
+//! Dangerous tools belong to nobody by default. A world of an earlier version, in which every agent had them,
 //! gets one error if it relies on that: it names such a tool, and no agent there may use it.
 //!
 //! This must never grant anything.

@@ -18,7 +18,7 @@ use crate::typed::Spanned;
 use crate::world_file::WorldFile;
 use crate::world_file::cron::CronSection;
 
-/// The number of members from which an ungated channel gets a warning (CHAT-10).
+/// The number of members from which an ungated channel gets a warning.
 const CROWDED_MEMBERS: usize = 3;
 /// A fixed instant for computing the gap between slots. Any instant would do.
 const REFERENCE_INSTANT: Timestamp = Timestamp(1_767_225_600_000);

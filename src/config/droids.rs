@@ -1,4 +1,4 @@
-//! The spec of a droid, and the tools that one may have (DROID-03, 12, 13).
+//! The spec of a droid, and the tools that one may have.
 //!
 //! A droid must never have a tool that neither its parent has nor the world file lists under `droids.tools`.
 

@@ -1,5 +1,4 @@
-//! Resolves words to tools: the words of the catalogue, and the tools of toolboxes and skills
-//! (TBX-03).
+//! Resolves words to tools: the words of the catalogue, and the tools of toolboxes and skills.
 //!
 //! This module must never decide which agent may use a tool; `access` decides it.
 
@@ -10,8 +9,7 @@ use ghost_domain::tool_catalogue;
 
 use crate::reader::Field;
 
-/// The tools of toolboxes and skills: full names, and short names that mean exactly one of them
-/// (TBX-03).
+/// The tools of toolboxes and skills: full names, and short names that mean exactly one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraTools {
     full: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Heartbeats (HB-01, HB-04): reads the blocks of `world-config.yaml`, its agents and its
+//! Heartbeats: reads the blocks of `world-config.yaml`, its agents and its
 //! archetypes, and computes each agent's heartbeat. Heartbeats are off by default. If any agent or
 //! archetype has a block of its own, only such agents have heartbeats.
 
@@ -146,7 +146,7 @@ impl Source<'_> {
     }
 }
 
-/// Whether a HEARTBEAT.md has no content: only headings, comments and empty list items (HB-04).
+/// Whether a HEARTBEAT.md has no content: only headings, comments and empty list items.
 pub fn is_blank(text: &str) -> bool {
     let mut rest = text.to_owned();
     while let Some(start) = rest.find("<!--") {

@@ -1,6 +1,6 @@
 //! Reads the knowledge entries that a world brings: `knowledge/*.md` except `README.md`. Each file
 //! has a head between two `---` lines, with `id`, `title`, `readers`, `writers` and `tags`, and the
-//! text below it (KNOW-06).
+//! text below it.
 //!
 //! This module must never write to the store. It must never accept a file in part.
 

@@ -84,7 +84,7 @@ fn heartbeat_source<'s>(own: Option<&'s HeartbeatBlock>, config: &'s ArchetypeCo
     heartbeat::Source { own, archetype: config.heartbeat.as_ref(), text: config.heartbeat_text.as_deref() }
 }
 
-/// Warns of each HEARTBEAT.md that no agent reads, because none of its archetype has a heartbeat (HB-04).
+/// Warns of each HEARTBEAT.md that no agent reads, because none of its archetype has a heartbeat.
 fn warn_of_unread_heartbeats(
     loaded: &BTreeMap<String, Loaded>,
     agents: &[AgentPlan],
@@ -272,7 +272,7 @@ fn named(toolbox: ToolboxPlan) -> (String, Arc<ToolboxPlan>) {
     (toolbox.name.clone(), Arc::new(toolbox))
 }
 
-/// Warns of a heartbeat whose alerts go to a channel that the file does not declare: they would not be delivered (HB-04).
+/// Warns of a heartbeat whose alerts go to a channel that the file does not declare: they would not be delivered.
 fn warn_of_heartbeat_targets(plan: &Plan, file: &FileReport<'_>) {
     let channels: Vec<&str> = plan.declared.channels.iter().map(|channel| channel.channel.as_str()).collect();
     let heartbeats = plan.heartbeats.values().chain(plan.archetype_heartbeats.values());

@@ -1,5 +1,5 @@
-//! Parses a `config.md`: headings, `key: value` lines and list items, each with its line
-//! (ARCH-04..07). `archetype_config` interprets the sections.
+//! Parses a `config.md`: headings, `key: value` lines and list items, each with its line.
+//! `archetype_config` interprets the sections.
 //!
 //! The parser must never recurse, or drop a line without a report.
 

@@ -18,7 +18,7 @@ impl Plan {
         }
     }
 
-    /// How readily agents of an archetype react (MSG-14).
+    /// How readily agents of an archetype react.
     #[must_use]
     pub fn reactions_of(&self, archetype: &str) -> Reactions {
         self.archetypes.get(archetype).and_then(|archetype| archetype.config.reactions).unwrap_or(self.reactions)

@@ -92,9 +92,9 @@ pub struct Plan {
     pub limits: Limits,
     /// The budget limits that the world file sets.
     pub budgets: Vec<(Scope, BudgetLimits)>,
-    /// The members that a chat message in an ungated channel wakes (CHAT-11).
+    /// The members that a chat message in an ungated channel wakes.
     pub chat_wake: ChatWake,
-    /// Whether the owner of a task may update it without the privilege (TASK-05).
+    /// Whether the owner of a task may update it without the privilege.
     pub owner_may_update_tasks: bool,
     /// The knowledge entries that the world brings, sorted by id.
     pub knowledge: Vec<KnowledgeSeed>,
@@ -115,13 +115,13 @@ pub struct Plan {
     pub places: PlacesPlan,
     /// Webhooks by name. Agents talk with people outside through them.
     pub webhooks: BTreeMap<String, WebhookPlan>,
-    /// How readily agents react if their archetype does not set it (MSG-14).
+    /// How readily agents react if their archetype does not set it.
     pub reactions: Reactions,
     /// The chat channels and cron jobs that the file declares.
     pub declared: Declared,
-    /// The heartbeat of each agent that has one (HB-04).
+    /// The heartbeat of each agent that has one.
     pub heartbeats: BTreeMap<AgentId, HeartbeatPlan>,
-    /// The heartbeat of agents that are created at run time, by archetype (HB-04).
+    /// The heartbeat of agents that are created at run time, by archetype.
     pub archetype_heartbeats: BTreeMap<String, HeartbeatPlan>,
     /// Where commands run.
     pub sandbox: SandboxPlan,
@@ -193,7 +193,7 @@ impl<'a> IntoIterator for &'a mut NamedAgents {
 }
 
 impl Plan {
-    /// The agents of the world file, if they are few enough to be named in the descriptions of tools (CONF-28).
+    /// The agents of the world file, if they are few enough to be named in the descriptions of tools.
     #[must_use]
     pub fn receivers(&self) -> Vec<String> {
         match self.agents.len() {
@@ -213,12 +213,12 @@ impl Plan {
 
     /// Whether an agent with this access has `tool` (a canonical name) in its registry. `outside`
     /// says whether the turn came from an outside conversation: only such a turn has the channel
-    /// tools (CONF-03).
+    /// tools.
     #[must_use]
     pub fn grants(&self, access: &ToolAccess, tool: &str, outside: bool) -> bool {
         let of_channel = is_of_channel(tool);
         match outside {
-            // The owner of a task may report progress (TASK-05). The tool itself checks the owner.
+            // The owner of a task may report progress. The tool itself checks the owner.
             _ if !of_channel => {
                 access.can_access(tool)
                     || (self.owner_may_update_tasks && tool == TASK_UPDATE && access.may_update_own_tasks())
@@ -229,8 +229,8 @@ impl Plan {
     }
 
     /// Whether an agent of `archetype` with this access and these skills has `tool` (a full name) of `toolbox` in its
-    /// registry. A tool of the world's toolboxes needs a word for it: the archetype's `## Toolbox`, a group, or an override
-    /// (TOOL-02). A skill's own tools come with the skill (ACC-10).
+    /// registry. A tool of the world's toolboxes needs a word for it: the archetype's `## Toolbox`, a group, or an override.
+    /// A skill's own tools come with the skill.
     #[must_use]
     pub fn grants_of_toolbox(
         &self,
@@ -273,8 +273,7 @@ impl Plan {
     }
 }
 
-/// Whether a tool (a canonical name) exists only in turns that came from an outside conversation
-/// (CONF-03).
+/// Whether a tool (a canonical name) exists only in turns that came from an outside conversation.
 #[must_use]
 pub fn is_of_channel(tool: &str) -> bool {
     tool == "message" || tool.strip_prefix("syscall.").unwrap_or(tool).starts_with("channel.")

@@ -1,7 +1,7 @@
 //! Problems of a world's files: the problem, its position, and the remedy. Loading collects all
 //! problems and returns them together.
 //!
-//! A problem must never contain the value of an environment variable (WORLD-09).
+//! A problem must never contain the value of an environment variable.
 
 use std::fmt;
 use std::path::PathBuf;

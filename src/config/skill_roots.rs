@@ -1,5 +1,5 @@
 //! The skill roots of a world: the skills that Ghost brings, the directories of `skills.roots` or those beside the toolboxes,
-//! and the world's own `skills/`, in this order of precedence (SKILL-11, 12, 18).
+//! and the world's own `skills/`, in this order of precedence.
 //!
 //! This module must never stop a world because a skill is faulty.
 

@@ -1,4 +1,4 @@
-//! The skills of a world: directories with a SKILL.md, read when a plan is made (SKILL-01..03, 20, 24).
+//! The skills of a world: directories with a SKILL.md, read when a plan is made.
 //!
 //! Reading must never follow a link out of a skill root. A broken skill must never hide the others.
 

@@ -1,4 +1,4 @@
-//! Snippets: texts that several prompts of a world share (WORLD-05). A line `@snippets/NAME.md` in a markdown file of the
+//! Snippets: texts that several prompts of a world share. A line `@snippets/NAME.md` in a markdown file of the
 //! world stands for the text of that file in the world's directory `snippets`.
 //!
 //! A snippet must never contain another one: what a prompt says must be visible in two files.

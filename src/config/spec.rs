@@ -3,7 +3,7 @@
 //! are checked strictly when the agent is created. Later they are applied leniently, because the
 //! archetype may have changed.
 //!
-//! An override must never give an agent more than its archetype has (BI-22).
+//! An override must never give an agent more than its archetype has.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl Plan {
     /// # Errors
     ///
     /// `Conflict` with the remedy in the hint: the archetype is missing, the world file no longer
-    /// names the persistent agent, the archetype's configuration forbids a start (WORLD-07), or the
+    /// names the persistent agent, the archetype's configuration forbids a start, or the
     /// overrides are invalid.
     pub fn spec_for(&self, agent: &Agent) -> Result<AgentSpec, Refusal> {
         self.spec_of(agent).map_err(cannot_run)

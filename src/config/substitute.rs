@@ -1,4 +1,4 @@
-//! Substitutes `${NAME}` and `${NAME:-default}` in scalars (WORLD-09). `$$` stands for `$`; any
+//! Substitutes `${NAME}` and `${NAME:-default}` in scalars. `$$` stands for `$`; any
 //! other `$` stays as it is.
 //!
 //! A message must never contain a value of a variable.

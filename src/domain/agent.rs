@@ -92,7 +92,7 @@ pub struct Agent {
     pub status_reason: Option<String>,
     /// Total number of restarts after a crash.
     pub restarts: u32,
-    /// Overrides that narrow the archetype (BI-22), in the form that `ghost-config` reads.
+    /// Overrides that narrow the archetype, in the form that `ghost-config` reads.
     pub overrides: Value,
     /// The node that owns the agent.
     pub node: String,
@@ -134,7 +134,7 @@ pub struct Agent {
     /// the root in `helps` ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub let_go: bool,
-    /// Seconds that its turn may still run, if the order to stop it said so (BI-24); else the world's setting.
+    /// Seconds that its turn may still run, if the order to stop it said so; else the world's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_grace_seconds: Option<u32>,
 }

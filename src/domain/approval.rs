@@ -1,4 +1,4 @@
-//! Approvals: calls that run only after an operator has seen exactly what they would do (EXEC-10).
+//! Approvals: calls that run only after an operator has seen exactly what they would do.
 //!
 //! An approval must never cover more than the plan that was shown: a plan that differs in one byte has another digest.
 

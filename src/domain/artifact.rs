@@ -1,4 +1,4 @@
-//! Artifacts (ART-01..03): the files under `output/`, each with an id, its type, and who last changed it.
+//! Artifacts: the files under `output/`, each with an id, its type, and who last changed it.
 
 use serde::{Deserialize, Serialize};
 

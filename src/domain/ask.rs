@@ -97,8 +97,8 @@ impl Ask {
     }
 }
 
-/// The cycle of waiting agents that an ask from `asker` to `target` would close, or `None`
-/// (MSG-03). `waits` contains the present pairs (waiting agent, asked agent). An agent runs one
+/// The cycle of waiting agents that an ask from `asker` to `target` would close, or `None`.
+/// `waits` contains the present pairs (waiting agent, asked agent). An agent runs one
 /// turn at a time, so an ask in a cycle would never be answered.
 #[must_use]
 pub fn cycle(asker: &AgentId, target: &AgentId, waits: &[(AgentId, AgentId)]) -> Option<Vec<AgentId>> {

@@ -13,7 +13,7 @@ use crate::refusal::{Code, Refusal};
 use crate::time::Timestamp;
 
 text_enum! {
-    /// Which members a chat message in an ungated channel wakes (CHAT-11). In a channel of two, the
+    /// Which members a chat message in an ungated channel wakes. In a channel of two, the
     /// other member is always woken.
     ChatWake, "chat wake rule" {
         /// Every other member.
@@ -30,10 +30,9 @@ text_enum! {
 pub struct ChatChannel {
     /// Name of the channel, unique in the world.
     pub channel: ChannelName,
-    /// Party that created the channel. Only the creator and operators may invite and remove members
-    /// (CHAT-07).
+    /// Party that created the channel. Only the creator and operators may invite and remove members.
     pub creator: Party,
-    /// Whether chat messages are only stored and streamed, and wake no member (CHAT-04).
+    /// Whether chat messages are only stored and streamed, and wake no member.
     pub gated: bool,
     /// Topic of the channel.
     pub topic: Option<String>,
@@ -56,7 +55,7 @@ pub struct ChatMember {
     /// Read cursor: the last chat message that the member was shown, or the last one before it
     /// joined.
     pub read_seq: i64,
-    /// The pending mail that wakes the member for this channel; at most one (CHAT-03).
+    /// The pending mail that wakes the member for this channel; at most one.
     pub wake_id: Option<MessageId>,
     /// When the member joined.
     pub joined_at: Timestamp,
@@ -67,7 +66,7 @@ pub struct ChatMember {
 pub struct ChatPost {
     /// Name of the channel.
     pub channel: ChannelName,
-    /// Sequence number in the channel. It rises by one, without gaps (CHAT-12).
+    /// Sequence number in the channel. It rises by one, without gaps.
     pub seq: i64,
     /// Id of the chat message.
     pub message_id: MessageId,
@@ -89,14 +88,14 @@ pub struct ChatPost {
 }
 
 impl ChatChannel {
-    /// Whether `party` may read the channel and write in it. Members may, operators (CHAT-15), and
-    /// the creator, who need not be a member (CHAT-02).
+    /// Whether `party` may read the channel and write in it. Members may, operators, and
+    /// the creator, who need not be a member.
     #[must_use]
     pub fn admits(&self, party: &Party, is_member: bool) -> bool {
         is_member || self.is_run_by(party)
     }
 
-    /// Whether `party` may invite and remove members (CHAT-07).
+    /// Whether `party` may invite and remove members.
     #[must_use]
     pub fn is_run_by(&self, party: &Party) -> bool {
         *party == self.creator || matches!(party, Party::Operator(_) | Party::System)
@@ -250,7 +249,7 @@ fn in_word(c: char) -> bool {
 }
 
 /// Checks the text of a chat message: not blank, at most `limit` bytes, no control characters
-/// except line breaks and tabs (CHAT-12).
+/// except line breaks and tabs.
 ///
 /// # Errors
 /// `TooLarge` for a text that is too long, otherwise `InvalidArguments`.

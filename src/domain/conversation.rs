@@ -1,5 +1,5 @@
 //! The records of conversations with a person or program outside the world: their owner, their
-//! entries, and the state of delivery (BI-34..38, MSG-11..14).
+//! entries, and the state of delivery.
 //!
 //! This module must never send anything to the outside. The adapters in `ghost-control` do that.
 
@@ -41,7 +41,7 @@ text_enum! {
 }
 
 text_enum! {
-    /// Kind of an action in a conversation besides the reply (BI-38).
+    /// Kind of an action in a conversation besides the reply.
     ActionKind, "action" {
         /// Send a message.
         Send = "send",
@@ -59,7 +59,7 @@ text_enum! {
 }
 
 text_enum! {
-    /// How often an agent may react to messages (MSG-14).
+    /// How often an agent may react to messages.
     Reactions, "level of reactions" {
         /// Once in `limits.reaction_gap` messages from outside at most.
         Minimal = "minimal",
@@ -246,7 +246,7 @@ impl Conversation {
     }
 }
 
-/// The conversation that a turn belongs to (CONF-03).
+/// The conversation that a turn belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelContext {
     /// Id of the conversation.

@@ -1,4 +1,4 @@
-//! Droids: helpers that an agent starts for one piece of work (DROID-01..17). A droid is an agent of a kind of its own: it
+//! Droids: helpers that an agent starts for one piece of work. A droid is an agent of a kind of its own: it
 //! has a turn, a journal and a budget like every agent, fewer tools, a directory under `droids/`, and an end.
 //!
 //! A droid must never have a tool, a directory or a time that its record does not give it.
@@ -16,31 +16,31 @@ use crate::time::Timestamp;
 
 /// The name of a droid's archetype, which no file describes.
 pub const ARCHETYPE: &str = "droid";
-/// The file with the task in a droid's directory (DROID-07).
+/// The file with the task in a droid's directory.
 pub const TASK_FILE: &str = "task.md";
-/// The time of a run for which its parent names none, in seconds (DROID-05).
+/// The time of a run for which its parent names none, in seconds.
 pub const TIMEOUT_DEFAULT: u32 = 120;
-/// The longest time of a run, in seconds (DROID-05).
+/// The longest time of a run, in seconds.
 pub const TIMEOUT_MAX: u32 = 300;
-/// Model calls of one turn of a droid (DROID-05).
+/// Model calls of one turn of a droid.
 pub const ROUNDS_MAX: u32 = 8;
 /// How long after its time a droid that still runs is ended. Waiting for a model does not count against its time, so
-/// this bounds an outage, too (DROID-10).
+/// this bounds an outage, too.
 pub const OVERDUE: Duration = Duration::from_secs(300);
 /// Bytes of a task.
 pub const TASK_BYTES: usize = 32 * 1_024;
 /// Bytes of the result text that is kept and sent to the parent.
 pub const RESULT_BYTES: usize = 8 * 1_024;
-/// Longest name of an output file, in characters (DROID-06).
+/// Longest name of an output file, in characters.
 const OUTPUT_CHARS: usize = 128;
 /// The output file if the parent names none, or a name of which nothing is left.
 pub const OUTPUT_DEFAULT: &str = "output.md";
 
-/// The five tools of every droid, if the world file does not list others (DROID-03).
+/// The five tools of every droid, if the world file does not list others.
 pub const TOOLS: [&str; 5] = ["tool.cli", "tool.fetch", "tool.web_search", "workspace.read", "workspace.write"];
 
 text_enum! {
-    /// How long a droid lives (DROID-13).
+    /// How long a droid lives.
     DroidMode, "droid mode" {
         /// Until it has done its task.
         Run = "run",
@@ -50,7 +50,7 @@ text_enum! {
 }
 
 text_enum! {
-    /// State of a droid (DROID-10).
+    /// State of a droid.
     DroidState, "droid state" {
         /// It has not begun.
         Pending = "pending",
@@ -165,7 +165,7 @@ impl Droid {
 }
 
 /// The name of an output file, made from the path that a parent wrote: no directories, no `..`, no characters that a
-/// shell or a file system treats specially (DROID-06).
+/// shell or a file system treats specially.
 #[must_use]
 pub fn output_name(wanted: &str) -> String {
     let plain = wanted.replace("..", "");

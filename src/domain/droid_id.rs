@@ -1,7 +1,7 @@
 //! The form of a droid's id, and where its directory is. Other agents cannot have such an id, so both follow from the id
 //! alone.
 
-/// The beginning of every droid's id. Eight lower-case hexadecimal digits follow (DROID-02).
+/// The beginning of every droid's id. Eight lower-case hexadecimal digits follow.
 const PREFIX: &str = "droid-";
 /// Digits after the prefix.
 const DIGITS: usize = 8;
@@ -17,7 +17,7 @@ pub fn id_of(n: u32) -> String {
     format!("{PREFIX}{:08x}", n.wrapping_mul(SCATTER))
 }
 
-/// Whether `id` has the form of a droid's id (DROID-02).
+/// Whether `id` has the form of a droid's id.
 #[must_use]
 pub fn is_droid(id: &str) -> bool {
     id.strip_prefix(PREFIX)

@@ -167,7 +167,7 @@ pub struct Envelope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask_id: Option<AskId>,
     /// The conversation that started the chain of work, if one did. It is the session of the turn that takes the
-    /// message (LOOP-01).
+    /// message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
     /// Root of the chain of work that the message belongs to.
@@ -178,7 +178,7 @@ pub struct Envelope {
     pub wake: bool,
     /// When the message was accepted.
     pub created_at: Timestamp,
-    /// When a turn last took the message (MSG-08); `None` if none has, or if an older version did not record it.
+    /// When a turn last took the message; `None` if none has, or if an older version did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_at: Option<Timestamp>,
     /// State of the message.

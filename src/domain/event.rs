@@ -98,7 +98,7 @@ text_enum! {
         ChatCreated = "chat.created",
         /// The gating or the topic of a channel changed.
         ChatChanged = "chat.changed",
-        /// A chat message was written in a channel, gated or not (CHAT-14).
+        /// A chat message was written in a channel, gated or not.
         ChatMessage = "chat.message",
         /// An agent joined a channel.
         ChatMemberAdded = "chat.member_added",

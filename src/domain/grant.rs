@@ -1,4 +1,4 @@
-//! Write grants (ACL-04..06): a directory that an agent may write to for some time, besides those of
+//! Write grants: a directory that an agent may write to for some time, besides those of
 //! its write rules.
 //!
 //! A grant must never reach into another agent's directory, and never lasts for ever.
@@ -15,7 +15,7 @@ use crate::text::{clip, one_line};
 use crate::time::Timestamp;
 use crate::write_acl::{WorkspacePath, WriteAcl};
 
-/// How long a grant lasts if nobody says otherwise, and every grant for a mission (ACL-06).
+/// How long a grant lasts if nobody says otherwise, and every grant for a mission.
 pub const GRANT_DEFAULT: Duration = Duration::from_secs(4 * 3_600);
 /// The longest time that a grant lasts: a year. What should last longer belongs into the world file.
 pub const GRANT_LONGEST: Duration = Duration::from_secs(366 * 86_400);

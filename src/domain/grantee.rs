@@ -1,5 +1,5 @@
 //! Grantees: the entries of a knowledge entry's lists of readers and writers. Also the viewer that
-//! they are checked against (KNOW-03).
+//! they are checked against.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ pub fn grantees(field: &str, texts: &[String]) -> Result<Vec<Grantee>, Refusal> 
 }
 
 /// An entry of a list of readers or writers: `*`, `archetype:<name>`, `group:<privilege group>`, or
-/// an agent's id (KNOW-03).
+/// an agent's id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Grantee {

@@ -245,8 +245,7 @@ name_id!(
     AgentId, "an", "agent id"
 );
 name_id!(
-    /// The name of a chat channel, unique in its world. The same characters as for an agent
-    /// (CHAT-12).
+    /// The name of a chat channel, unique in its world. The same characters as for an agent.
     ChannelName, "a", "channel name"
 );
 

@@ -48,7 +48,7 @@ pub struct ImageFile {
 }
 
 impl ImageFile {
-    /// The text that stands for the image where it is not shown (TOOL-15), with the reason if there is one.
+    /// The text that stands for the image where it is not shown, with the reason if there is one.
     #[must_use]
     pub fn note(&self, why: Option<&str>) -> String {
         let (bytes, media_type) = (grouped(self.bytes), self.media_type);

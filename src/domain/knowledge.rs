@@ -1,4 +1,4 @@
-//! Knowledge: entries that agents share. Each entry has its own readers and writers (KNOW-01..06).
+//! Knowledge: entries that agents share. Each entry has its own readers and writers.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct KnowledgeEntry {
     pub writers: Vec<Grantee>,
     /// Version. It rises by one with each change and continues after a deletion.
     pub version: i64,
-    /// Party that wrote the first version. It may always write the entry (KNOW-03).
+    /// Party that wrote the first version. It may always write the entry.
     pub creator: Party,
     /// Party that wrote this version.
     pub updated_by: Party,
@@ -56,7 +56,7 @@ pub struct KnowledgeVersion {
     pub at: Timestamp,
 }
 
-/// An entry from the world's files (KNOW-06). The daemon is its creator, so only its writers and
+/// An entry from the world's files. The daemon is its creator, so only its writers and
 /// operators may change it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnowledgeSeed {
@@ -81,7 +81,7 @@ impl KnowledgeEntry {
         self.may_write(viewer) || self.readers.iter().any(|grantee| grantee.covers(viewer))
     }
 
-    /// Whether `viewer` may change or delete the entry. Its writers and its creator may (KNOW-03).
+    /// Whether `viewer` may change or delete the entry. Its writers and its creator may.
     #[must_use]
     pub fn may_write(&self, viewer: &Viewer) -> bool {
         match viewer {

@@ -1,4 +1,4 @@
-//! The ledger: the record of all tool calls (TOOL-16, TOOL-17), with the caller, the turn and the
+//! The ledger: the record of all tool calls, with the caller, the turn and the
 //! result.
 
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub struct LedgerRow {
     pub turn_id: TurnId,
     /// Canonical name of the tool.
     pub tool: String,
-    /// The alias that the model used, if it used one (TOOL-22).
+    /// The alias that the model used, if it used one.
     pub alias: Option<String>,
     /// The arguments as JSON text. Long strings in it may be truncated (see
     /// [`crate::text::cut_json`]).

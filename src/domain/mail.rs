@@ -36,7 +36,7 @@ pub fn bytes_of(envelope: &Envelope) -> usize {
 /// - The mail of a cron job with a turn of its own runs alone.
 /// - Mail that a turn crashed on, or that an operator retried, runs alone. So a poisoned message
 ///   does not affect other messages.
-/// - All mail of a turn belongs to one session (LOOP-01).
+/// - All mail of a turn belongs to one session.
 /// - `jobs` are the roots of main jobs. Waking mail of such a root does not share a turn with
 ///   waking mail of another root: a turn is charged to one root, and the cost of a job must be
 ///   known.
@@ -158,7 +158,7 @@ pub fn left_behind(pending: &[Envelope], taken: &[&Envelope]) -> Vec<MessageId> 
     released.map(|envelope| envelope.message_id).collect()
 }
 
-/// Whether this is quiet mail of a cron job, which the next heartbeat takes too (SCHED-06).
+/// Whether this is quiet mail of a cron job, which the next heartbeat takes too.
 #[must_use]
 pub fn waits_for_heartbeat(envelope: &Envelope) -> bool {
     envelope.kind == Kind::Cron && !envelope.wake && is_fresh(envelope)

@@ -1,5 +1,5 @@
 //! Facts about a model other than its price: how it takes the setting for reasoning, and which
-//! parameters and sizes it accepts (LOOP-05).
+//! parameters and sizes it accepts.
 //!
 //! This module must never contain the name of a model. Names are data.
 

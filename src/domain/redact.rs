@@ -1,5 +1,5 @@
 //! Redaction: replaces secrets in text that leaves the daemon or is stored for people and models to
-//! read (TOOL-24).
+//! read.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The code of a refusal (TOOL-08).
+/// The code of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
@@ -206,7 +206,7 @@ impl Refusal {
         crate::text::one_line(&words)
     }
 
-    /// The JSON object that a model reads (TOOL-08).
+    /// The JSON object that a model reads.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut object = serde_json::Map::new();

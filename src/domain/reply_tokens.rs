@@ -1,23 +1,23 @@
 //! Tokens in a turn's last text that control its delivery: silent replies, the heartbeat's "nothing
-//! to report", and reply tags (HB-02, HB-03, HB-05..07, MSG-13). Pure functions of the text.
+//! to report", and reply tags. Pure functions of the text.
 //!
 //! A word in the middle of a text for readers must never be treated as a token. Reply tags are the
 //! exception: they are recognised anywhere.
 
-/// The answer of a heartbeat that has nothing to report (HB-02).
+/// The answer of a heartbeat that has nothing to report.
 pub const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
 
-/// If the whole text is one of these, nothing is delivered (HB-05).
+/// If the whole text is one of these, nothing is delivered.
 pub const SILENT: [&str; 2] = ["%%NO_REPLY%%", "NO_REPLY"];
 
-/// If the whole text is this, a cron job's run is not announced (HB-07).
+/// If the whole text is this, a cron job's run is not announced.
 pub const ANNOUNCE_SKIP: &str = "ANNOUNCE_SKIP";
 
-/// If the whole text is this, an exchange of replies ends (HB-07).
+/// If the whole text is this, an exchange of replies ends.
 pub const REPLY_SKIP: &str = "REPLY_SKIP";
 
 /// Default of `limits.heartbeat_ack_chars`: characters next to [`HEARTBEAT_OK`] that are dropped
-/// with it (HB-03).
+/// with it.
 pub const HEARTBEAT_ACK_CHARS: usize = 300;
 
 /// Maximum bytes of the message id in `[[reply_to:<id>]]`.
@@ -57,7 +57,7 @@ pub enum HeartbeatReply {
     Alert(String),
 }
 
-/// Whether the whole text, without white space around it, is a silent token (HB-05).
+/// Whether the whole text, without white space around it, is a silent token.
 #[must_use]
 pub fn is_silent(text: &str) -> bool {
     SILENT.contains(&text.trim())
@@ -82,14 +82,14 @@ pub fn read_reply(text: &str) -> Reply {
     }
 }
 
-/// Whether the whole text, without white space around it, is [`REPLY_SKIP`] (HB-07).
+/// Whether the whole text, without white space around it, is [`REPLY_SKIP`].
 #[must_use]
 pub fn ends_exchange(text: &str) -> bool {
     text.trim() == REPLY_SKIP
 }
 
 /// Parses the last text of a cron job's run for its announcement. `None` for a silent token and
-/// [`ANNOUNCE_SKIP`] (HB-07).
+/// [`ANNOUNCE_SKIP`].
 #[must_use]
 pub fn read_announcement(text: &str) -> Option<String> {
     match read_reply(text) {
@@ -99,7 +99,7 @@ pub fn read_announcement(text: &str) -> Option<String> {
 }
 
 /// Parses the last text of a heartbeat's turn. If the token is at its start or end, up to
-/// `ack_chars` further characters are dropped with it. A token in the middle is plain text (HB-03).
+/// `ack_chars` further characters are dropped with it. A token in the middle is plain text.
 #[must_use]
 pub fn read_heartbeat(text: &str, ack_chars: usize) -> HeartbeatReply {
     let (text, _) = take_tags(text);

@@ -1,5 +1,4 @@
-//! The records of schedules: timers, cron jobs, watches and heartbeats, and of their runs
-//! (SCHED-01..09, HB-01..07).
+//! The records of schedules: timers, cron jobs, watches and heartbeats, and of their runs.
 
 pub mod again;
 pub mod changes;
@@ -31,13 +30,13 @@ text_enum! {
         Cron = "cron",
         /// A watch: it runs when files change.
         Watch = "watch",
-        /// A heartbeat: the regular wake-up of an agent (HB-01).
+        /// A heartbeat: the regular wake-up of an agent.
         Heartbeat = "heartbeat",
     }
 }
 
 text_enum! {
-    /// What happens to a slot that passed while the daemon was down (SCHED-02).
+    /// What happens to a slot that passed while the daemon was down.
     Missed, "policy for missed slots" {
         /// It is skipped. The next slot runs.
         Skip = "skip",
@@ -47,7 +46,7 @@ text_enum! {
 }
 
 text_enum! {
-    /// Status of a run of a schedule (SCHED-09).
+    /// Status of a run of a schedule.
     RunStatus, "status of a run" {
         /// Its mail is in the inbox.
         Queued = "queued",
@@ -168,7 +167,7 @@ pub struct Schedule {
     pub name: String,
     /// When it runs.
     pub when: When,
-    /// Text of the mail; for a heartbeat the target of its alerts (HB-04).
+    /// Text of the mail; for a heartbeat the target of its alerts.
     pub message: String,
     /// What happens to missed slots.
     pub missed: Missed,
@@ -181,7 +180,7 @@ pub struct Schedule {
     pub root_id: RootId,
     /// Hop of its mail.
     pub hop: u32,
-    /// The conversation in which the schedule was made, if there is one (MSG-12).
+    /// The conversation in which the schedule was made, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
     /// Time of the next run; `None` for a watch and for a schedule that is disabled or over.

@@ -23,7 +23,7 @@ pub enum Scope {
     Agent(AgentId),
     /// All work of one root.
     Root(RootId),
-    /// The world, a team or an agent within one day, from midnight to midnight UTC (LOOP-09).
+    /// The world, a team or an agent within one day, from midnight to midnight UTC.
     Day(Daily),
 }
 

@@ -1,4 +1,4 @@
-//! The tools of a turn as its model saw them, and what changes while the turn runs (TOOL-03). They are journaled, so that a
+//! The tools of a turn as its model saw them, and what changes while the turn runs. They are journaled, so that a
 //! resumed turn sees what it saw.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Sessions. A turn belongs to one session: a conversation with someone outside, or the agent's own work (LOOP-01). The
+//! Sessions. A turn belongs to one session: a conversation with someone outside, or the agent's own work. The
 //! log of a session is what the agent's ended turns of that session were asked, said and did. A prompt holds the newest
 //! part of its own session's log and nothing of another's.
 //!

@@ -1,4 +1,4 @@
-//! Shared state of the agents: JSON values with versions, by dotted key (STATE-01..04).
+//! Shared state of the agents: JSON values with versions, by dotted key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -160,7 +160,7 @@ impl std::fmt::Display for JsonText {
 }
 
 /// Checks a key: 1 to 128 characters, in parts of `a-z`, `A-Z`, `0-9`, `_`, `-`, joined by single
-/// dots (STATE-02).
+/// dots.
 ///
 /// # Errors
 /// `InvalidArguments` if it is not a key.
@@ -189,7 +189,7 @@ pub fn check_prefix(prefix: &str) -> Result<(), Refusal> {
         .hint("use letters, digits, '_', '-' and single dots, for example plan."))
 }
 
-/// Whether a key is under `system`, which agents may only read (STATE-04).
+/// Whether a key is under `system`, which agents may only read.
 #[must_use]
 pub fn is_system(key: &str) -> bool {
     key == "system" || key.starts_with("system.")

@@ -1,4 +1,4 @@
-//! The record of a skill that an agent holds. Held skills survive restarts (SKILL-41).
+//! The record of a skill that an agent holds. Held skills survive restarts.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Tasks that agents and operators create, and the record of each change (TASK-01..06).
+//! Tasks that agents and operators create, and the record of each change.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +34,7 @@ impl TaskStatus {
     }
 
     /// Refuses a change to status `next` that is not allowed. An ended task can change only if it
-    /// is reopened with a note
-    /// (TASK-02).
+    /// is reopened with a note.
     ///
     /// # Errors
     /// `Conflict` if the task has ended and `next` is not its present status.
@@ -80,7 +79,7 @@ pub struct Task {
     pub result: Option<String>,
     /// Root that the task belongs to.
     pub root_id: RootId,
-    /// The conversation in which the task was created, if there is one (MSG-12).
+    /// The conversation in which the task was created, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
     /// When the task was created.
@@ -119,7 +118,7 @@ impl Task {
     }
 }
 
-/// One entry of a task's history. Each change of the task appends one (TASK-04).
+/// One entry of a task's history. Each change of the task appends one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskEvent {
     /// Id of the task.

@@ -1,5 +1,5 @@
 //! The catalogue of tool names: canonical names, labels, aliases, sections and profiles, and the
-//! words that mean several names (ACC-06, ACC-13..15, CONF-01). A name here may have no tool in the
+//! words that mean several names. A name here may have no tool in the
 //! code yet; access rules accept it all the same. The tools themselves have the schemas and the
 //! descriptions for models.
 
@@ -43,7 +43,7 @@ const SECTION_WORDS: [&str; 11] = [
 /// The word for all tools that are specific to Ghost ([`Entry::of_ghost`]).
 pub const WHOLE_PRODUCT: &str = "group:ghost";
 
-/// Families: a short name for several tools. It is accepted wherever a tool name is (ACC-06).
+/// Families: a short name for several tools. It is accepted wherever a tool name is.
 pub const FAMILIES: &[(&str, &[&str])] = &[("channel", &["channel.file_attach", "channel.handoff", "channel.send"])];
 
 /// The tool that shows the parameters of a deferred tool: one that a prompt lists without them. Providers that can load
@@ -59,15 +59,15 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 }
 
 /// The canonical name for `name`, which is a canonical name or an alias. Case matters, as in a tool
-/// call (TOOL-22).
+/// call.
 #[must_use]
 pub fn canonical(name: &str) -> Option<&'static str> {
     entry(name).or_else(|| CATALOGUE.iter().find(|entry| entry.aliases.contains(&name))).map(|entry| entry.name)
 }
 
 /// The canonical names for a word in a list of tools. The word is a canonical name, an alias, a
-/// family, `group:<section>`, [`WHOLE_PRODUCT`] or a pattern with `*`. Case does not matter
-/// (ACC-15). Empty if nothing matches.
+/// family, `group:<section>`, [`WHOLE_PRODUCT`] or a pattern with `*`. Case does not matter.
+/// Empty if nothing matches.
 #[must_use]
 pub fn expand(word: &str) -> Vec<&'static str> {
     let word = word.trim().to_ascii_lowercase();
@@ -124,7 +124,7 @@ pub fn glob(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|b| *b == b'*')
 }
 
-/// A tool name for providers that forbid dots (CONF-01). A dot becomes two underscores. No
+/// A tool name for providers that forbid dots. A dot becomes two underscores. No
 /// canonical name contains two underscores in a row; a test checks this.
 #[must_use]
 pub fn to_wire(name: &str) -> String {

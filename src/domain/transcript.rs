@@ -1,4 +1,4 @@
-//! The messages that a model reads and writes, in one form for all providers (TOOL-10, LOOP-05).
+//! The messages that a model reads and writes, in one form for all providers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -102,7 +102,7 @@ impl Message {
         visible_text(&self.blocks)
     }
 
-    /// The tool calls of the message: id, name, arguments. Omits calls with an empty id (TOOL-10).
+    /// The tool calls of the message: id, name, arguments. Omits calls with an empty id.
     pub fn calls(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         self.blocks.iter().filter_map(|block| match block {
             Block::ToolCall { id, name, arguments } if !id.is_empty() => Some((id.as_str(), name.as_str(), arguments)),
@@ -137,7 +137,7 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
-    /// Label for people (TOOL-04): the catalogue's label, or the name if the tool is not in the
+    /// Label for people: the catalogue's label, or the name if the tool is not in the
     /// catalogue.
     #[must_use]
     pub fn label(&self) -> &str {

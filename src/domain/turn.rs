@@ -20,7 +20,7 @@ text_enum! {
         Finished = "finished",
         /// It ended early; `reason` says why, for example a provider error or a limit.
         Failed = "failed",
-        /// It ended at its bound of time or of model calls (LOOP-03); `reason` names the bound, `text` is what it said
+        /// It ended at its bound of time or of model calls; `reason` names the bound, `text` is what it said
         /// last.
         TimedOut = "timed_out",
         /// It was cancelled, or its agent was stopped.
@@ -97,7 +97,7 @@ pub struct Parked {
 /// Mark at the end of a truncated answer, for the asker.
 pub const CUT_MARK: &str = "[cut: the answer reached its token limit, or its provider paused it]";
 
-/// Mark at the end of what a turn said last before it ended at a bound; `what` says which bound (LOOP-03).
+/// Mark at the end of what a turn said last before it ended at a bound; `what` says which bound.
 #[must_use]
 pub fn bound_mark(what: &str) -> String {
     format!("[cut off: {what}]")
@@ -114,7 +114,7 @@ pub struct Turn {
     pub incarnation: u32,
     /// The root that the turn is charged to.
     pub root_id: RootId,
-    /// The conversation whose session the turn belongs to; `None` for the agent's own work (LOOP-01).
+    /// The conversation whose session the turn belongs to; `None` for the agent's own work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
     /// When the oldest turn ended that the prompt of this turn quotes from its session's log. Retention keeps it and

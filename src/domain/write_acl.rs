@@ -1,4 +1,4 @@
-//! Write rules: where in the shared workspace an agent may write (ACL-01..03, 07, 08, 11). They
+//! Write rules: where in the shared workspace an agent may write. They
 //! work on the text of a path. Against symbolic links that leave the workspace, `ghost-tools` opens
 //! files through a capability handle.
 
@@ -61,7 +61,7 @@ impl WorkspacePath {
             return denied("is absolute");
         }
         // Refused even if the path stays inside the workspace: a path in the ledger should be
-        // readable as it is (ACL-07).
+        // readable as it is.
         if text.split('/').any(|part| part == "..") {
             return denied("contains `..`");
         }
@@ -100,7 +100,7 @@ pub struct WriteAcl {
 }
 
 impl WriteAcl {
-    /// The default: the agent's own directory (ACL-11).
+    /// The default: the agent's own directory.
     #[must_use]
     pub fn own_directory(agent: &AgentId) -> Self {
         Self { prefixes: vec![format!("{}/", agent.home())] }
@@ -137,7 +137,7 @@ impl WriteAcl {
     }
 
     /// The rules of one agent from configuration. Like [`new`](Self::new), but no prefix may
-    /// include another agent's directory (ACL-03).
+    /// include another agent's directory.
     ///
     /// # Errors
     /// The errors of [`new`](Self::new), and `InvalidArguments` for such a prefix.
@@ -208,7 +208,7 @@ pub fn in_repository(path: &WorkspacePath) -> Refusal {
 /// The directory that contains the agents' own directories.
 const AGENTS: &str = "agents";
 
-/// Whether a path or prefix is in the own directory of another agent or droid, or above several (ACL-03).
+/// Whether a path or prefix is in the own directory of another agent or droid, or above several.
 #[must_use]
 pub fn is_foreign(agent: &AgentId, path: &str) -> bool {
     let mut parts = path.split('/');

@@ -41,7 +41,7 @@ pub struct NewAgent {
     pub overrides: Value,
     /// The money that it may spend in one day, if that is limited.
     pub daily_money: Option<Money>,
-    /// The heartbeat of its archetype, if it is created at run time and has one (HB-04).
+    /// The heartbeat of its archetype, if it is created at run time and has one.
     pub heartbeat: Option<Wanted>,
     /// The agent that owns it: it may delete it and pays for it. `None` is the party that creates it.
     pub owner: Option<AgentId>,

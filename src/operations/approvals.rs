@@ -1,4 +1,4 @@
-//! Approvals: calls that wait for an operator (EXEC-10, EXEC-12). The request, its answer and the events are records, so
+//! Approvals: calls that wait for an operator. The request, its answer and the events are records, so
 //! a call waits over restarts. The call itself runs in its turn, after the answer.
 //!
 //! These rules must never let an agent or a person outside answer, and never let an answer hold for another plan than
@@ -96,7 +96,7 @@ pub fn ask(w: &mut Tx, turn: &mut Turn, mut new: NewApproval) -> Result<Approval
     Ok(approval)
 }
 
-/// An answer that was typed in a conversation: `/approve <id> allow-once|allow-always|deny [note]` (EXEC-12).
+/// An answer that was typed in a conversation: `/approve <id> allow-once|allow-always|deny [note]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApproveCommand {
     /// The id as it was typed; its beginning is enough.

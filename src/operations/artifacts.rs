@@ -1,4 +1,4 @@
-//! Artifacts (ART-01..03): the record of the files under `output/`.
+//! Artifacts: the record of the files under `output/`.
 //!
 //! A file keeps its artifact id until it is removed. The record follows the files: it must never be used to
 //! decide whether a file exists.
@@ -16,7 +16,7 @@ pub struct Origin {
     pub turn_id: TurnId,
     /// The root of the turn.
     pub root_id: RootId,
-    /// The droid whose work it was, if the agent promoted it (ART-05).
+    /// The droid whose work it was, if the agent promoted it.
     pub droid_id: Option<AgentId>,
 }
 

@@ -125,7 +125,7 @@ pub fn unanswerable(ctx: &Context, agent: &ghost_domain::Agent) -> Option<Refusa
     })
 }
 
-/// Answers an ask. The answer `REPLY_SKIP` means an empty reply and ends the exchange (HB-07). An
+/// Answers an ask. The answer `REPLY_SKIP` means an empty reply and ends the exchange. An
 /// answer after the deadline is stored but wakes nobody. `truncated` is true if the reply was
 /// truncated; the text says so too.
 pub fn answer(w: &mut Tx, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {

@@ -18,7 +18,7 @@ pub struct Chain {
     pub root_id: RootId,
     /// Turns between the root and this message.
     pub hop: u32,
-    /// The conversation that started the chain, if one did (LOOP-01, MSG-12).
+    /// The conversation that started the chain, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<ConversationId>,
 }

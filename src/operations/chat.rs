@@ -1,4 +1,4 @@
-//! Chat channels (CHAT-01..15): their members and their chat messages. A channel is one log. Each
+//! Chat channels: their members and their chat messages. A channel is one log. Each
 //! member has a read cursor and at most one pending wake-up, so a busy channel fills no inbox.
 //!
 //! These rules must never read or write a row for each member where one query for all of them is
@@ -42,7 +42,7 @@ pub struct NewChannel {
     pub members: Vec<AgentId>,
     /// Whether the channel is gated: chat messages wake nobody.
     pub gated: bool,
-    /// Whether the creating agent is no member (CHAT-02).
+    /// Whether the creating agent is no member.
     pub skip_creator: bool,
     /// Its topic.
     pub topic: Option<String>,
@@ -63,7 +63,7 @@ pub struct ChannelView {
 pub struct Created {
     /// The channel.
     pub view: ChannelView,
-    /// A warning about an ungated channel with many members (CHAT-10).
+    /// A warning about an ungated channel with many members.
     pub advisory: Option<String>,
 }
 
@@ -166,7 +166,7 @@ fn join(w: &mut Tx, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
     Ok(w.chat_member_put(&member)?)
 }
 
-/// Adds a member on behalf of the creator or an operator (CHAT-07). An agent that is a member
+/// Adds a member on behalf of the creator or an operator. An agent that is a member
 /// already is not changed.
 pub fn invite(w: &mut Tx, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
     let mut channel = run_by(w, by, name, "invite")?;
@@ -205,7 +205,7 @@ pub(crate) fn has_room(
     if new == 0 { Ok(()) } else { fits(w, &channel.channel, left.saturating_add(new)) }
 }
 
-/// Removes a member on behalf of the creator, an operator or itself. It loses all access (CHAT-13).
+/// Removes a member on behalf of the creator, an operator or itself. It loses all access.
 pub fn remove(w: &mut Tx, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
     let mut channel = match by.party.agent() {
         Some(own) if own == agent_id => channel_named(w, name)?,

@@ -209,7 +209,7 @@ fn set_schedules_right(w: &mut StoreTx, jump: Option<Jump>, now: Timestamp) -> R
     loop {
         let page = match w.schedule_list(None, None, after.as_ref()) {
             Ok(page) => page,
-            // It is set aside when it is due (SCHED-02); until then those after it stay as they are.
+            // It is set aside when it is due; until then those after it stay as they are.
             Err(StoreError::Row { key, .. }) => {
                 tracing::warn!(schedule = key, "a schedule cannot be read; those after it keep their next slots");
                 break;

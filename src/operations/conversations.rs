@@ -1,4 +1,4 @@
-//! Conversations with people outside (BI-34..38, MSG-11..14). Each has an owner, the agent that
+//! Conversations with people outside. Each has an owner, the agent that
 //! answers. A message from outside becomes mail of the owner. The last text of the turn that takes
 //! it is sent to the outside. Both are entries in the conversation's log with a gapless sequence.
 //!

@@ -1,4 +1,4 @@
-//! Droids: an agent starts one, steers it and ends it (DROID-01, 05, 13, 15, 16). [`close`] holds the end of one and what its
+//! Droids: an agent starts one, steers it and ends it. [`close`] holds the end of one and what its
 //! parent hears of it, [`family`] what ends droids from outside.
 //!
 //! A droid must never outlive its parent, and never act after its end.
@@ -237,7 +237,7 @@ pub fn take_guidance(
     Ok(Some(text))
 }
 
-/// Deletes the agents of droids that ended some time ago (DROID-16). Their records and files stay. Returns how many.
+/// Deletes the agents of droids that ended some time ago. Their records and files stay. Returns how many.
 /// The next round tries again what the store refused.
 pub async fn archive(store: &Store, ctx: &Context, stopped: Vec<AgentId>) -> usize {
     let before = ctx.now().minus(Limits::seconds(ctx.limits().droid_archive_seconds));

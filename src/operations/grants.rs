@@ -1,4 +1,4 @@
-//! Write grants (ACL-04, 06, 10): operators let an agent write to a directory for some time.
+//! Write grants: operators let an agent write to a directory for some time.
 //!
 //! Every change is an event and a signal, so that no agent's rights are remembered for longer than they hold.
 

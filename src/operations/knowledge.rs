@@ -1,4 +1,4 @@
-//! Knowledge (KNOW-01..06): versioned entries, each with its own readers and writers.
+//! Knowledge: versioned entries, each with its own readers and writers.
 //!
 //! These rules must never reveal an entry to an agent that may not read it. Such an entry is
 //! refused with the same text as an entry that does not exist, and suggestions only name entries

@@ -1,4 +1,4 @@
-//! Mailboxes. All mail to agents is delivered by this module (MSG-01, MSG-05, MSG-08..10).
+//! Mailboxes. All mail to agents is delivered by this module.
 
 use ghost_domain::mail::session_of;
 
@@ -72,7 +72,7 @@ impl NewMessage {
 }
 
 /// Puts a message into its receiver's inbox. Mail from the system ignores the limits on inboxes and
-/// hops (MSG-09).
+/// hops.
 ///
 /// # Errors
 /// An unknown receiver, a full inbox, a chain that is too long, a body that is too large, or a
@@ -259,7 +259,7 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// Delivers one message to every other agent (MSG-05). A receiver with a full inbox is reported and
+/// Delivers one message to every other agent. A receiver with a full inbox is reported and
 /// does not affect the others.
 ///
 /// One call looks at a thousand receivers at most, and ends after 25 ms with what it has done. If it leaves a [`Broadcast::rest`], the caller commits and calls again

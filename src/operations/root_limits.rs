@@ -94,7 +94,7 @@ pub fn would_echo(r: &mut Tx, from: &Party, to: &AgentId, text: &str, chain: Cha
 }
 
 /// Counts an ask of one agent to another in a chain. Refuses over `limits.reply_rounds_max` in a
-/// row, and after the other agent has ended the exchange (HB-07).
+/// row, and after the other agent has ended the exchange.
 pub fn asked(w: &mut Tx, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = w.ctx.limits().reply_rounds_max;

@@ -1,4 +1,4 @@
-//! Timers, cron jobs, watches and heartbeats (SCHED-01..09, HB-01..07). They are set, changed and
+//! Timers, cron jobs, watches and heartbeats. They are set, changed and
 //! cancelled here. A schedule goes off in the transaction that delivers its mail, so a crash
 //! neither repeats nor loses a run.
 //!

@@ -1,4 +1,4 @@
-//! The sessions of an agent: lists them, reads their logs and resets them (LOOP-01, BI-78).
+//! The sessions of an agent: lists them, reads their logs and resets them.
 //!
 //! This module must never return entries of another session than the one that it is asked for.
 

@@ -1,4 +1,4 @@
-//! Shared state (STATE-01..04): versioned JSON values under dotted keys, always written whole, with
+//! Shared state: versioned JSON values under dotted keys, always written whole, with
 //! compare-and-set.
 //!
 //! A version of a key must never be used twice. A deleted key leaves no row, so the highest version

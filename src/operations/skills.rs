@@ -1,4 +1,4 @@
-//! The skills that agents hold (SKILL-41). They survive restarts.
+//! The skills that agents hold. They survive restarts.
 
 use crate::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Figures about the whole world that come from the store, for the status and the metrics (CP-12).
+//! Figures about the whole world that come from the store, for the status and the metrics.
 
 use crate::budgets;
 use crate::prelude::*;

@@ -1,4 +1,4 @@
-//! The task board (TASK-01..06). An assignment wakes the owner, the creator is notified of changes,
+//! The task board. An assignment wakes the owner, the creator is notified of changes,
 //! dependencies block and unblock tasks, and every change is in the task's history.
 
 mod depends;
@@ -98,7 +98,7 @@ pub struct TaskChange {
     pub result: Option<String>,
     /// The complete list of tasks that must be done first.
     pub depends_on: Option<Vec<TaskId>>,
-    /// Whether an ended task may be reopened. That needs a note (TASK-02).
+    /// Whether an ended task may be reopened. That needs a note.
     pub reopen: bool,
 }
 
@@ -148,7 +148,7 @@ pub fn update(w: &mut Tx, by: &Party, task_id: TaskId, new: TaskChange, chain: C
     task.updated_at = w.ctx.now();
     save(w, by, &task, note.as_deref(), EventKind::TaskUpdated)?;
     job_result::follow(w, &task)?;
-    // The owner is notified of work that was reopened or unblocked (TASK-03).
+    // The owner is notified of work that was reopened or unblocked.
     let freed = before.is_terminal() || before == TaskStatus::Blocked;
     let ready = matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
     if (given && !task.status.is_terminal()) || (freed && ready) {
@@ -168,7 +168,7 @@ pub fn update(w: &mut Tx, by: &Party, task_id: TaskId, new: TaskChange, chain: C
     Ok(task)
 }
 
-/// Unblocks the tasks that waited only for `done` (TASK-06).
+/// Unblocks the tasks that waited only for `done`.
 fn unblock(w: &mut Tx, done: &Task, chain: Chain) -> Result<()> {
     let note = format!("task {} is done", done.task_id);
     for mut task in dependants(w, done, TaskStatus::Blocked)? {
@@ -199,7 +199,7 @@ fn block(w: &mut Tx, reopened: &Task, chain: Chain) -> Result<()> {
     Ok(())
 }
 
-/// Tells the owners and creators of the tasks that wait for `ended` that it will not be done (TASK-06). The tasks stay
+/// Tells the owners and creators of the tasks that wait for `ended` that it will not be done. The tasks stay
 /// blocked: whether they make sense without it, only their people know. A new list `depends_on` without `ended` releases
 /// them.
 fn warn_dependants(w: &mut Tx, ended: &Task, chain: Chain) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Boot: builds a running world from a plan and an opened store (WORLD-01, WORLD-11).
+//! Boot: builds a running world from a plan and an opened store.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Keeps the file of artifacts beside their table (ART-01..03): made anew at the start, then extended by a line for each
+//! Keeps the file of artifacts beside their table: made anew at the start, then extended by a line for each
 //! event. One loop writes it, so that lines never mix.
 //!
 //! A failure to write the file must never fail anything else: it is logged, and the next event makes the file anew.

@@ -54,7 +54,7 @@ pub(crate) fn fitness(plan: &Arc<Plan>) -> Fitness {
     Arc::new(move |agent| plan.may_run(agent))
 }
 
-/// Logs which rule decides what each agent may use (CONF-02).
+/// Logs which rule decides what each agent may use.
 pub(crate) fn log_access(plan: &Plan) {
     for agent in &plan.agents {
         tracing::info!(agent_id = %agent.agent_id, access = agent.access.mode().as_str(), "tool access");
@@ -210,8 +210,8 @@ impl Reconciling {
     }
 }
 
-/// Fails an agent that should run but cannot under the plan, before it takes more mail, and records the reason
-/// (WORLD-07). Repairs one that can run again. During a reload, an agent in a turn is left to its supervisor,
+/// Fails an agent that should run but cannot under the plan, before it takes more mail, and records the reason.
+/// Repairs one that can run again. During a reload, an agent in a turn is left to its supervisor,
 /// which lets the turn finish within the grace period.
 pub(crate) fn apply_fitness(w: &mut Tx, by: &Party, plan: &Plan, stage: Stage, agent: &Agent) -> Result<(), Refusal> {
     if agent.desired != Desired::Running {

@@ -1,4 +1,4 @@
-//! The loop that fires timers, cron jobs and heartbeats when they are due (SCHED-02). It sleeps
+//! The loop that fires timers, cron jobs and heartbeats when they are due. It sleeps
 //! until the next one is due, and reads again whenever a schedule changes.
 //!
 //! This loop must never decide which schedules are due or were missed (the world rules do). It must

@@ -1,4 +1,4 @@
-//! Gives the tools of the plan's toolboxes to the world: at boot, and again with each reload (TBX-01, TBX-10).
+//! Gives the tools of the plan's toolboxes to the world: at boot, and again with each reload.
 //!
 //! A toolbox that cannot be had must never keep the world from starting, or an agent from working.
 

@@ -1,4 +1,4 @@
-//! What an operator decides about MCP servers: looks at what one has now, and trusts it (TBX-09).
+//! What an operator decides about MCP servers: looks at what one has now, and trusts it.
 //!
 //! Only an operator's order may write a lock file, and it must never trust a definition that the operator did not name.
 

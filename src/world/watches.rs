@@ -1,4 +1,4 @@
-//! Watches (SCHED-03): checks watched paths when the system notifies of a change, when the daemon
+//! Watches: checks watched paths when the system notifies of a change, when the daemon
 //! starts, and every 30 s. The world rules report the differences to the last reported snapshot.
 //!
 //! This module must never wake an agent without a comparison of snapshots, or follow a symbolic

@@ -24,7 +24,7 @@ pub fn briefing(spec: &AgentSpec, deferred: &[ToolSpec], all: &SkillSet, held: &
     ]
 }
 
-/// The lines of the deferred tools, and how to use them (ARCH-10).
+/// The lines of the deferred tools, and how to use them.
 fn more_tools(deferred: &[ToolSpec]) -> String {
     if deferred.is_empty() {
         return String::new();

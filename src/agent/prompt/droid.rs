@@ -1,4 +1,4 @@
-//! The system part of a droid's prompt: what it is, where it works, and its limits (DROID-08, 12).
+//! The system part of a droid's prompt: what it is, where it works, and its limits.
 
 use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;

@@ -52,7 +52,7 @@ pub struct ChannelOptions {
 }
 
 impl ChannelOptions {
-    /// Instructions for the message tool, which the agent may not have (MSG-14).
+    /// Instructions for the message tool, which the agent may not have.
     fn text(&self) -> String {
         let actions: Vec<&str> = self.actions.iter().map(|action| action.as_str()).collect();
         let reacting = match self.reactions {
@@ -86,12 +86,12 @@ pub fn channel(channel: ChannelContext, options: &ChannelOptions) -> String {
     )
 }
 
-/// Follows mail whose conversation was deleted, so that nothing can be said there (MSG-12).
+/// Follows mail whose conversation was deleted, so that nothing can be said there.
 pub const ENDED_CONVERSATION: &str = "<note>\nThe conversation with someone outside that this work belongs to has ended. \
      Nothing can be said there any more.\n</note>";
 
 /// The `<jobs>` block: turns that cron jobs of the session had to themselves, newest first. The block is oldest first;
-/// empty if there are none (SCHED-05).
+/// empty if there are none.
 #[must_use]
 pub fn jobs(turns: &[Turn]) -> String {
     let lines: Vec<String> = turns

@@ -30,7 +30,7 @@ pub struct Section {
     pub text: String,
 }
 
-/// The size of one section, for the report of `ghostctl agent prompt` (ARCH-15).
+/// The size of one section, for the report of `ghostctl agent prompt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Name of the part that contains the section.

@@ -15,7 +15,7 @@ Look through these descriptions before you begin. If exactly one skill clearly f
 syscall.skill.load and follow it. If several fit, take the most specific one. If none fits, load none. Never load more than \
 one up front. The texts of [active] skills are below; drop a skill with syscall.skill.drop when you no longer need it.";
 
-/// Maximum skills and characters of the list (SKILL-36).
+/// Maximum skills and characters of the list.
 const LISTED_MAX: usize = 150;
 const LIST_CHARS: usize = 18_000;
 /// Characters of a shortened description.

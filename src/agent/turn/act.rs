@@ -327,7 +327,7 @@ impl Runner {
         let mut warnings = Vec::new();
         for (id, name, arguments) in order {
             let Some(outcome) = known.remove(id) else {
-                // A provider refuses a conversation in which a call has no result (TOOL-25).
+                // A provider refuses a conversation in which a call has no result.
                 return Err(Refusal::new(Code::Internal, format!("the call {id} of {name} has no result")).into());
             };
             let tool = self.recorded_name(name);

@@ -49,7 +49,7 @@ pub(super) struct ParsedAnswer {
     /// Whether the text closes a reasoning block that it never opened. `None` if the answer does
     /// not show it: it is empty, or may have been truncated before the closing tag.
     pub(super) reasons_first: Option<bool>,
-    /// An excerpt of a tool call written as text, in an answer without real calls (TOOL-13).
+    /// An excerpt of a tool call written as text, in an answer without real calls.
     pub(super) malformed: Option<String>,
 }
 
@@ -242,7 +242,7 @@ impl Runner {
         }
     }
 
-    /// The end of the turn at a bound, with the last text that its model wrote for a reader (LOOP-03). It comes from the
+    /// The end of the turn at a bound, with the last text that its model wrote for a reader. It comes from the
     /// journaled answers, so a resumed turn ends with the same text; `partial` is what arrived of an answer that the turn's
     /// time interrupted. `timed_out` says whether the bound is the turn's own, of time or of model calls.
     pub(super) fn at_bound(&self, refusal: Refusal, timed_out: bool, partial: Option<String>) -> Ending {
@@ -281,7 +281,7 @@ fn refusal(model: &str, stop: &Stop, calls: usize, text: &str) -> Refusal {
 }
 
 /// The flaw of an answer without calls that cannot end the turn: the answer contains a call written
-/// as text (TOOL-13), or it was truncated before any text.
+/// as text, or it was truncated before any text.
 fn flaw(parsed: &ParsedAnswer, stop: &Stop) -> Option<Flaw> {
     let flaw = |note: &str| Some(Flaw { malformed: parsed.malformed.clone(), note: note.to_owned() });
     if parsed.malformed.is_some() {

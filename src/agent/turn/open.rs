@@ -163,7 +163,7 @@ fn spec_of(engine: &Engine, profile: &AgentProfile, job: Option<&OwnTurn>) -> Re
     Ok(Arc::new(own))
 }
 
-/// Makes the directories of the agent. A droid gets one with its task (DROID-07).
+/// Makes the directories of the agent. A droid gets one with its task.
 async fn make_home(engine: &Engine, session: &AgentSession, taken: &Taken) -> Result<(), OpenError> {
     if taken.agent.kind != AgentKind::Droid {
         session.make_home(&engine.services.workspace, &taken.agent.agent_id).await;
@@ -224,7 +224,7 @@ impl Opening<'_> {
         for note in earlier.iter().filter_map(|journal| prompt::earlier_note(journal)) {
             mail = format!("{note}\n{mail}");
         }
-        // A cron job's own turn has no past, and no other turn quotes it (SCHED-05).
+        // A cron job's own turn has no past, and no other turn quotes it.
         let (log, briefed_log) = match self.taken.turn.source == CRON {
             true => (Log::default(), BriefedLog::default()),
             false => {
@@ -346,7 +346,7 @@ fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
     channel_of(taken.mail.iter().filter(|envelope| !joined.contains(&envelope.message_id)))
 }
 
-/// The conversation that a turn comes from, or else that of its session, if the turn's agent answers in it (MSG-12). The
+/// The conversation that a turn comes from, or else that of its session, if the turn's agent answers in it. The
 /// turn may speak there without owing a reply. Any other agent of the chain may not.
 async fn place(engine: &Engine, taken: &Taken, journal: &[JournalRow]) -> Result<Place, Refusal> {
     let channel = channel(taken, journal);
@@ -379,7 +379,7 @@ async fn read_sources(engine: &Engine, taken: &Taken) -> Result<Sources, Refusal
     read.await
 }
 
-/// The prompt that the agent would get now, without mail, section by section (ARCH-15).
+/// The prompt that the agent would get now, without mail, section by section.
 pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview, Refusal> {
     let id = agent_id.clone();
     let (agent, held) = engine

@@ -1,4 +1,4 @@
-//! Gets one answer from a model, with attempts, fall-backs and budget (LOOP-09). Each attempt passes the gate, waits for a
+//! Gets one answer from a model, with attempts, fall-backs and budget. Each attempt passes the gate, waits for a
 //! slot, reserves budget, and calls. [`Attempts`] decides what follows from a failure; this module does it.
 //!
 //! No call may begin before its start and its reservation are in the journal.
@@ -488,7 +488,7 @@ impl Runner {
         .await
     }
 
-    /// Takes guidance that has come for a droid since its last model call (DROID-15). Returns whether any joined the turn.
+    /// Takes guidance that has come for a droid since its last model call. Returns whether any joined the turn.
     async fn take_guidance(&mut self) -> Result<bool, Refusal> {
         let taken = self.write_with_retry(|w, turn_id| droids::take_guidance(w, turn_id, &prompt::inbox));
         let Some(text) = taken.await? else { return Ok(false) };

@@ -1,5 +1,5 @@
 //! The tools of a running turn, and whether a call of one may run. In a world whose tools come and go, the turn takes the
-//! tools that there are now between two model calls, journals what has changed, and tells the model (TOOL-03).
+//! tools that there are now between two model calls, journals what has changed, and tells the model.
 //!
 //! The tools that run the calls of an answer must be those of the request that it answers. But no call may run that a
 //! reload has taken away since.

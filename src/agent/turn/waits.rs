@@ -1,6 +1,6 @@
 //! Calls that wait for someone. An ask waits for another agent: it opens in the transaction that records the call's start,
-//! and the transaction that ends the other agent's turn completes it. A call that needs an approval waits for an operator
-//! (EXEC-01, EXEC-10); the request is journaled before the wait, so a resumed turn waits for the same one. A call that the
+//! and the transaction that ends the other agent's turn completes it. A call that needs an approval waits for an operator;
+//! the request is journaled before the wait, so a resumed turn waits for the same one. A call that the
 //! daemon's death cut off may wait until a person says what became of it (promise 2).
 //!
 //! A call must never run under an approval of another plan: the plan is read again after the wait.

@@ -10,7 +10,7 @@ pub struct ApprovalsPlan {
     pub tools: BTreeSet<String>,
     /// Principals that may answer. If there are none, every operator may, but not with `/approve` in a conversation.
     pub approvers: BTreeSet<String>,
-    /// How long a call waits (EXEC-10).
+    /// How long a call waits.
     pub expires: Duration,
 }
 

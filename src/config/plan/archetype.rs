@@ -1,4 +1,4 @@
-//! The archetypes of a plan (ARCH-01..06).
+//! The archetypes of a plan.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use ghost_domain::{Money, Reactions};
 use super::models::ModelChoice;
 use crate::heartbeat::HeartbeatBlock;
 
-/// An archetype: the files that its agents are made from (ARCH-01).
+/// An archetype: the files that its agents are made from.
 #[derive(Clone, Debug)]
 pub struct Archetype {
     /// The name of its directory.
@@ -20,11 +20,11 @@ pub struct Archetype {
     pub agent: String,
     /// The text of `user.md`: the people the agent works for. Empty if there is none.
     pub user: String,
-    /// The parsed `config.md`, never sent to a model (ARCH-02).
+    /// The parsed `config.md`, never sent to a model.
     pub config: ArchetypeConfig,
 }
 
-/// The content of `config.md` (ARCH-03..06).
+/// The content of `config.md`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArchetypeConfig {
     /// `## LLM`.
@@ -45,13 +45,13 @@ pub struct ArchetypeConfig {
     pub skills: Option<BTreeSet<String>>,
     /// `timezone` under `## Prompt`. The stable part of the prompt names it.
     pub timezone: Option<String>,
-    /// `## Channels`: how readily agents react (MSG-14). `None` means the world's setting.
+    /// `## Channels`: how readily agents react. `None` means the world's setting.
     pub reactions: Option<Reactions>,
     /// `## Heartbeat`.
     pub heartbeat: Option<HeartbeatBlock>,
     /// The text of `HEARTBEAT.md`; `None` if there is none.
     pub heartbeat_text: Option<String>,
-    /// The reason why agents of the archetype must not start (WORLD-07). The world itself starts.
+    /// The reason why agents of the archetype must not start. The world itself starts.
     /// `None` if they may.
     pub refused: Option<String>,
 }
@@ -63,7 +63,7 @@ pub struct AccessSection {
     pub groups: BTreeSet<String>,
     /// Single tools in addition to the groups.
     pub overrides: BTreeSet<String>,
-    /// A profile that narrows all grants (ACC-13).
+    /// A profile that narrows all grants.
     pub profile: Option<String>,
     /// Tools that the agent must not have, regardless of other grants (`deny:`; ACC-15).
     pub denied: BTreeSet<String>,

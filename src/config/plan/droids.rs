@@ -11,7 +11,7 @@ use super::archetype::{Archetype, ArchetypeConfig};
 #[derive(Clone, Debug)]
 pub struct DroidsPlan {
     /// The tools that a droid may have at most, whatever its parent has; `None` means those of its parent among
-    /// [`TOOLS`](ghost_domain::droid::TOOLS) (DROID-03).
+    /// [`TOOLS`](ghost_domain::droid::TOOLS).
     pub tools: Option<BTreeSet<String>>,
     /// The model of droids, `provider/model` or a model of the default provider; `None` means that of the parent.
     pub model: Option<String>,

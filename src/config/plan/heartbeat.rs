@@ -1,8 +1,8 @@
-//! The heartbeats of a plan (HB-01, HB-04).
+//! The heartbeats of a plan.
 
 use std::time::Duration;
 
-/// An agent's heartbeat (HB-01, HB-04).
+/// An agent's heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeartbeatPlan {
     /// The interval.

@@ -75,7 +75,7 @@ pub struct ProviderPlan {
     pub api_key_env: Option<String>,
     /// The number of concurrent calls.
     pub concurrency: u32,
-    /// The number of attempts of a call before a fallback model or failure (LOOP-09).
+    /// The number of attempts of a call before a fallback model or failure.
     pub attempts: u32,
     /// The wait after a failed attempt without a retry-after. It doubles with each attempt, up to
     /// `retry_cap`.

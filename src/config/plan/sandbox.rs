@@ -1,4 +1,4 @@
-//! The sandbox of a world: where commands run, and within which bounds (SBX-07).
+//! The sandbox of a world: where commands run, and within which bounds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

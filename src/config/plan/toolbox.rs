@@ -1,4 +1,4 @@
-//! Toolboxes: the tools that come from outside ghostd, as their manifests describe them (TBX-01..10).
+//! Toolboxes: the tools that come from outside ghostd, as their manifests describe them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -199,7 +199,7 @@ pub enum ResultForm {
     Raw,
     /// As JSON; output that is no JSON is an error of the tool.
     Json,
-    /// As the summary of a coding agent's stream; output that is none is text (DEV-14..16).
+    /// As the summary of a coding agent's stream; output that is none is text.
     CodingAgent(Format),
     /// As the summary of a run of an agent that speaks ACP, whose task is in this parameter.
     Acp(String),

@@ -1,4 +1,4 @@
-//! The `web` of a world: what agents may reach over the network, and how searches are made (BI-13..16).
+//! The `web` of a world: what agents may reach over the network, and how searches are made.
 //!
 //! A target that could be read in two ways must never be accepted: it opens a way into private networks.
 

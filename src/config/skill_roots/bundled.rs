@@ -1,4 +1,4 @@
-//! Finds the skills that Ghost brings (SKILL-12): in the directory of `GHOST_BUNDLED_SKILLS_DIR`, else beside the program, in
+//! Finds the skills that Ghost brings: in the directory of `GHOST_BUNDLED_SKILLS_DIR`, else beside the program, in
 //! `share/ghost/skills` of its prefix, or in `toolbox/core/skills` of the source tree in which it was built.
 //!
 //! This module must never look in the current directory, or take a directory above the program that others own: what is there

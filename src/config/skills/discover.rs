@@ -1,4 +1,4 @@
-//! Finds the skills below a root and reads their files (SKILL-02, 11, 17).
+//! Finds the skills below a root and reads their files.
 //!
 //! This module must never open anything outside the root.
 
@@ -16,11 +16,11 @@ use super::skill::{DOCUMENT_CHARS, Skill, SkillSet, Skipped};
 use crate::files::is_utf16;
 use crate::substitute::Env;
 
-/// Maximum skills in one root (SKILL-17).
+/// Maximum skills in one root.
 const CANDIDATES_MAX: usize = 300;
-/// Maximum bytes of a SKILL.md (SKILL-17).
+/// Maximum bytes of a SKILL.md.
 const FILE_BYTES: u64 = 256_000;
-/// Maximum levels below a root that are searched (SKILL-17).
+/// Maximum levels below a root that are searched.
 const DEPTH_MAX: usize = 6;
 /// Maximum directory entries that are read in one root.
 const SCAN_MAX: usize = 20_000;

@@ -1,4 +1,4 @@
-//! Whether this machine has what a skill needs (SKILL-21).
+//! Whether this machine has what a skill needs.
 //!
 //! This module must never run a program.
 

@@ -1,4 +1,4 @@
-//! Reads the head of a SKILL.md: the keys between two lines `---` (SKILL-03, 04, 06). Skills are written for many programs, so
+//! Reads the head of a SKILL.md: the keys between two lines `---`. Skills are written for many programs, so
 //! the head is read leniently: each key is parsed by itself, and a fault costs at most its own key. Every fault is kept, so
 //! that `ghostd check` can report it.
 //!
@@ -15,7 +15,7 @@ use crate::reader::{is_free, is_name};
 use crate::report::Report;
 use crate::yaml::{self, Bounds};
 
-/// Maximum characters of a description (SKILL-06).
+/// Maximum characters of a description.
 pub const DESCRIPTION_MAX: usize = 1_024;
 /// Maximum faults of a SKILL.md. One more says that there are others.
 const FAULTS_MAX: usize = 20;
@@ -37,7 +37,7 @@ const KEYS: [&str; 13] = [
     "command-arg-mode",
     "version",
 ];
-/// Keys of `metadata` under which programs keep what a skill needs. The first one that is present counts (SKILL-04).
+/// Keys of `metadata` under which programs keep what a skill needs. The first one that is present counts.
 const PROGRAMS: [&str; 3] = ["ghost", "openclaw", "clawdbot"];
 
 /// What is wrong with a SKILL.md.
@@ -53,7 +53,7 @@ pub struct Fault {
     pub hint: String,
 }
 
-/// What a skill needs of the machine (SKILL-04).
+/// What a skill needs of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requirements {
     /// Whether all others but `os` are ignored.
@@ -81,7 +81,7 @@ pub struct Head {
     pub for_models: bool,
     /// What it needs.
     pub requirements: Requirements,
-    /// The manifest of a toolbox, in the skill's directory (SKILL-07).
+    /// The manifest of a toolbox, in the skill's directory.
     pub toolbox: Option<String>,
     /// The text after the head.
     pub body: String,

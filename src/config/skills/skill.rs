@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::head::Fault;
 use crate::substitute::Env;
 
-/// Maximum characters of a document in a prompt (SKILL-46).
+/// Maximum characters of a document in a prompt.
 pub const DOCUMENT_CHARS: usize = 20_000;
 
 /// Maximum bytes of all documents in one prompt.
@@ -37,9 +37,9 @@ pub struct Skill {
     pub has_tools: bool,
     /// Whether models may load it on their own: not `disable-model-invocation`.
     pub for_models: bool,
-    /// What this machine lacks for it; empty if it can be used (SKILL-21).
+    /// What this machine lacks for it; empty if it can be used.
     pub missing: Vec<String>,
-    /// The manifest of its toolbox, in its directory (SKILL-07).
+    /// The manifest of its toolbox, in its directory.
     pub toolbox: Option<String>,
     /// The root in which it was found.
     pub root: PathBuf,
@@ -105,7 +105,7 @@ impl SkillSet {
         self.skills.get(name)
     }
 
-    /// The skills that an agent with this filter may hold, sorted by name. `None` allows all (SKILL-24).
+    /// The skills that an agent with this filter may hold, sorted by name. `None` allows all.
     pub fn visible<'s>(&'s self, filter: Option<&'s BTreeSet<String>>) -> impl Iterator<Item = &'s Arc<Skill>> {
         self.skills
             .values()

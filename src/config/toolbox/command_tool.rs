@@ -1,4 +1,4 @@
-//! Reads one tool of a toolbox of commands (TBX-04, TBX-05).
+//! Reads one tool of a toolbox of commands.
 //!
 //! A command must never be a line for a shell.
 
@@ -97,8 +97,7 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
 /// The `stream` of an agent that speaks ACP.
 const ACP: &str = "acp";
 
-/// How the output becomes progress and the result. The name of a coding agent says its format, unless the tool does
-/// (DEV-16).
+/// How the output becomes progress and the result. The name of a coding agent says its format, unless the tool does.
 fn output(map: &Map<'_>, name: &str, stdin: &Stdin) -> (Stream, ResultForm) {
     let formats = Format::ALL.map(Format::name);
     let words: Vec<&str> = ["lines", "none", ACP].into_iter().chain(formats).collect();

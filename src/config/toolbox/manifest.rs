@@ -1,4 +1,4 @@
-//! Reads the manifest of a toolbox (TBX-01, TBX-04).
+//! Reads the manifest of a toolbox.
 //!
 //! A program that a manifest names must never be run here. A manifest that came with a skill must never get a value of
 //! the daemon's environment, reach another machine, or stop a world.

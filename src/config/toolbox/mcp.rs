@@ -1,4 +1,4 @@
-//! Reads a toolbox of `kind: mcp`: how its server is reached, and the tools that an operator has trusted (TBX-09).
+//! Reads a toolbox of `kind: mcp`: how its server is reached, and the tools that an operator has trusted.
 //!
 //! A tool that is not in the lock file must never become a tool of an agent: whoever runs the server writes its
 //! descriptions, and models read them.

@@ -1,4 +1,4 @@
-//! The toolboxes of a world: those that its file lists, and the references of archetypes to them (WORLD-07, TBX-01, TBX-03).
+//! The toolboxes of a world: those that its file lists, and the references of archetypes to them.
 
 #[cfg(test)]
 mod broken_tests;
@@ -136,7 +136,7 @@ pub fn toolboxes(world: &WorldFile<'_>, bases: &Bases, report: &Report, env: Env
 }
 
 /// Checks an archetype's reference to a toolbox. If the world does not list the source or does not
-/// allow the tool, the archetype's agents do not start, but the world does (WORLD-07).
+/// allow the tool, the archetype's agents do not start, but the world does.
 pub fn check_reference(
     toolboxes: &BTreeMap<String, Toolbox>,
     (source, line): (&str, usize),

@@ -1,4 +1,4 @@
-//! Reads the arguments of a command: texts with `{parameter}` in them (TBX-05).
+//! Reads the arguments of a command: texts with `{parameter}` in them.
 //!
 //! An argument must never be split: what a call gives for a parameter stays one argument, whatever is in it.
 

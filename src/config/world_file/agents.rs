@@ -384,7 +384,7 @@ fn members(config: &Read<'_, WorldConfig>, section: &Spanned<AgentSection>, entr
     (1..=count.0).map(one).collect::<Result<_, _>>().map_err(refused).unwrap_or_default()
 }
 
-/// An agent's write prefixes (ACL-02, ACL-03, ACL-08).
+/// An agent's write prefixes.
 pub(super) fn write_acl<T>(
     read: &Read<'_, T>,
     words: &[Spanned<Text<1_024>>],

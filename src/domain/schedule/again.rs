@@ -1,4 +1,4 @@
-//! What a schedule has computed from the wall clock, computed again (SCHED-02): its next slot lies no
+//! What a schedule has computed from the wall clock, computed again: its next slot lies no
 //! further ahead than its own rule permits, whatever the clock showed when it was computed.
 //!
 //! This module must never move a date that a person gave.

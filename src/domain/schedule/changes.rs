@@ -1,4 +1,4 @@
-//! Compares two snapshots of a watched path and reports the changes (SCHED-03). Pure functions.
+//! Compares two snapshots of a watched path and reports the changes. Pure functions.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How a cron job runs (SCHED-05, SCHED-06, SCHED-08): as mail, or in a turn of its own. The only
+//! How a cron job runs: as mail, or in a turn of its own. The only
 //! place where [`JobOptions`] become a mode, and a mode becomes options.
 //!
 //! This module must never depend on the models, channels or webhooks of a world.

@@ -1,5 +1,5 @@
 //! The slots of a schedule: the next slot of a rule, the checks for a new rule, and the missed
-//! slots (SCHED-02, SCHED-04).
+//! slots.
 //!
 //! Daylight saving time, in the zone of a cron rule: a rule with fixed hours and minutes, also lists
 //! and ranges of them, whose slot is in the skipped hour runs at the first instant after that hour.

@@ -1,5 +1,5 @@
 //! Parses what people and models write in schedules: names, durations such as `1h30m`, and instants
-//! in ISO 8601 (SCHED-04).
+//! in ISO 8601.
 
 use std::time::Duration;
 

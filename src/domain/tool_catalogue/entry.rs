@@ -1,6 +1,6 @@
 //! One entry of the catalogue of tools, and the profiles.
 
-/// A named preset that narrows an agent's tools (ACC-13).
+/// A named preset that narrows an agent's tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
@@ -42,15 +42,15 @@ pub struct Entry {
     pub description: &'static str,
     /// Other names, resolved before any access rule applies.
     pub aliases: &'static [&'static str],
-    /// One of the eleven sections. `group:<section>` means the whole section (ACC-14).
+    /// One of the eleven sections. `group:<section>` means the whole section.
     pub section: &'static str,
     /// Profiles that include the tool, besides `full`.
     pub profiles: &'static [Profile],
-    /// Whether `group:ghost` includes the tool (ACC-14). It includes the tools that are specific to
+    /// Whether `group:ghost` includes the tool. It includes the tools that are specific to
     /// Ghost, not plain files and commands.
     pub of_ghost: bool,
-    /// Every agent has the tool, independent of access rules (ACC-04).
+    /// Every agent has the tool, independent of access rules.
     pub always_on: bool,
-    /// Dangerous if every agent may use it: by default it needs a grant (CONF-27).
+    /// Dangerous if every agent may use it: by default it needs a grant.
     pub dangerous: bool,
 }

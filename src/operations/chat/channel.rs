@@ -5,7 +5,7 @@
 use crate::prelude::*;
 use crate::suggestion::{self, Unknown};
 
-/// The number of members from which a new ungated channel gets a warning (CHAT-10).
+/// The number of members from which a new ungated channel gets a warning.
 pub(super) const CROWD: u32 = 3;
 
 /// Returns the channel of this name. The refusal gets a suggestion; see

@@ -1,4 +1,4 @@
-//! Reads past chat messages (CHAT-08). A cursor before the oldest kept message or after the newest
+//! Reads past chat messages. A cursor before the oldest kept message or after the newest
 //! one is refused, so that a gap is never mistaken for silence.
 
 use super::channel::{channel_named, not_a_member};

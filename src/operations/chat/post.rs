@@ -1,5 +1,5 @@
 //! Posts a chat message: one row in the log of its channel, one event, and a wake-up for the
-//! members that the message addresses (CHAT-03, CHAT-04, CHAT-11).
+//! members that the message addresses.
 
 use ghost_domain::chat::{EVERYONE, check_content, mentions};
 
@@ -20,7 +20,7 @@ pub struct NewPost {
     pub content: String,
     /// Sequence of the chat message that this one answers.
     pub reply_to: Option<i64>,
-    /// Whether an operator's message in a gated channel is delivered to its members (CHAT-15).
+    /// Whether an operator's message in a gated channel is delivered to its members.
     pub deliver: bool,
     /// The chain of work that the message belongs to.
     pub chain: Chain,

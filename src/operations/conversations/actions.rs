@@ -1,4 +1,4 @@
-//! The actions of agents in a conversation besides messages (BI-38, MSG-14): delete, react, poll,
+//! The actions of agents in a conversation besides messages: delete, react, poll,
 //! pin and thread. Each is an entry in the log and is delivered like a message.
 //!
 //! These rules must never perform an action that the adapter has not declared, or let an agent
@@ -199,7 +199,7 @@ fn newest_from_outside(entries: &[ConversationEntry]) -> Result<&ConversationEnt
     })
 }
 
-/// Refuses a reaction if there were too many (MSG-14).
+/// Refuses a reaction if there were too many.
 fn may_react(ctx: &Context, conversation: &Conversation, level: Reactions) -> Result<()> {
     let gap = u64::from(ctx.limits().reaction_gap);
     let since = conversation.reacted.map(|reacted| conversation.heard.saturating_sub(reacted));

@@ -1,4 +1,4 @@
-//! Hands a conversation over to another agent (BI-36). Later messages from outside go to the new
+//! Hands a conversation over to another agent. Later messages from outside go to the new
 //! owner. Mail of the conversation that the old owner has not taken is moved to the new owner.
 
 use super::log::{add_note, emit, get, recent};

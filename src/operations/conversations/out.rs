@@ -42,7 +42,7 @@ pub fn check_speaker(conversation: &Conversation, agent_id: &AgentId) -> Result<
         .hint("the last text of this turn still goes there; the new owner sends everything else"))
 }
 
-/// Sends a message at once, separate from the reply at the end of the turn (BI-34, BI-37).
+/// Sends a message at once, separate from the reply at the end of the turn.
 pub fn post(
     w: &mut Tx,
     agent_id: &AgentId,
@@ -141,7 +141,7 @@ pub(super) fn check_count(ctx: &Context, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Attaches a workspace file to the reply at the end of the turn (BI-35). Until then the
+/// Attaches a workspace file to the reply at the end of the turn. Until then the
 /// conversation holds it as a note in state draft.
 pub fn attach(
     w: &mut Tx,
@@ -207,8 +207,8 @@ pub(crate) fn owed(taken: &[TakenMail]) -> Option<ConversationId> {
     taken.iter().find(|mail| mail.kind == Kind::Conversation).and_then(|mail| mail.conversation_id)
 }
 
-/// Sends the last text of a turn to the conversation that the turn answers, unless it is silent
-/// (HB-05, MSG-13). Runs in the transaction that ends the turn.
+/// Sends the last text of a turn to the conversation that the turn answers, unless it is silent.
+/// Runs in the transaction that ends the turn.
 pub(crate) fn answer(
     w: &mut Tx,
     turn: &Turn,

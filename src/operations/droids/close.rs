@@ -1,4 +1,4 @@
-//! The end of a droid, and the message about it to its parent (DROID-09, 10, 14, 17).
+//! The end of a droid, and the message about it to its parent.
 //!
 //! The transaction in which a droid ends must also deliver that message, so that no completion is lost. Its status comes
 //! from what happened, never from the droid's words.
@@ -105,7 +105,7 @@ pub(crate) fn words(state: DroidState) -> &'static str {
     }
 }
 
-/// Tells the parent (DROID-14). A parent that is gone needs no word.
+/// Tells the parent. A parent that is gone needs no word.
 pub(crate) fn report(w: &mut Tx, droid: &Droid, words: &str) -> Result<()> {
     let is_over = |parent: &Agent| parent.kind == AgentKind::Droid && parent.desired == Desired::Stopped;
     if w.agent_get(&droid.parent_id)?.is_none_or(|parent| parent.is_deleted() || is_over(&parent)) {

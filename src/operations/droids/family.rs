@@ -1,4 +1,4 @@
-//! What ends droids from outside: their parent, an operator, the end of their parent, a crash, their time (DROID-10, 15).
+//! What ends droids from outside: their parent, an operator, the end of their parent, a crash, their time.
 //!
 //! A droid must never be left without a parent that works.
 
@@ -91,7 +91,7 @@ fn end_quietly(w: &mut Tx, droid: Droid, state: DroidState, error: Option<Refusa
     Ok(droid)
 }
 
-/// Ends droids that are past their time: runs some minutes after it, because waiting for a model does not count (DROID-10),
+/// Ends droids that are past their time: runs some minutes after it, because waiting for a model does not count,
 /// and sessions that are idle. Returns how many.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use crate::prelude::*;
 /// Finds a droid.
 ///
 /// # Errors
-/// `InvalidArguments` for an id of another form (DROID-02), `NotFound`.
+/// `InvalidArguments` for an id of another form, `NotFound`.
 pub fn named(r: &mut StoreTx, text: &str) -> Result<Droid> {
     let text = text.trim();
     if !droid_id::is_droid(text) {

@@ -1,4 +1,4 @@
-//! Sets schedules off: mail, run and next time in one transaction (SCHED-02, SCHED-09).
+//! Sets schedules off: mail, run and next time in one transaction.
 
 use ghost_domain::mail::waits_for_heartbeat;
 use ghost_domain::schedule::WakeMode;
@@ -21,7 +21,7 @@ const LATE: Duration = Duration::from_secs(5);
 const STILL_RUNS: &str = "the last run has not ended";
 const WAS_DOWN: &str = "the world was not running or was paused, or its clock was moved";
 
-/// What the configuration says about a heartbeat (HB-04).
+/// What the configuration says about a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beat {
     /// The agent gets this prompt; `None` is a usual one.
@@ -287,7 +287,7 @@ fn skip(w: &mut Tx, schedule: &mut Schedule, run: Run) -> Result<()> {
     }
 }
 
-/// Sends a heartbeat if the agent has no other work and there is something to ask (HB-04).
+/// Sends a heartbeat if the agent has no other work and there is something to ask.
 fn beat(w: &mut Tx, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
     let beat = beats(&schedule.agent_id, run.now);
     let why = match beat {

@@ -1,5 +1,5 @@
-//! Delivers the last text of a turn: a heartbeat's alert (HB-04) and the result of a cron job's own
-//! turn (SCHED-05, HB-07). A missing target is recorded and does not fail the turn.
+//! Delivers the last text of a turn: a heartbeat's alert and the result of a cron job's own
+//! turn. A missing target is recorded and does not fail the turn.
 
 use ghost_domain::conversation::WEBHOOK;
 use ghost_domain::reply_tokens::read_announcement;

@@ -1,5 +1,5 @@
-//! The end of a run: the turn that took its mail ends it (SCHED-09). Also handles the last text of
-//! a heartbeat (HB-02..06) and the end of a one-shot job (SCHED-06).
+//! The end of a run: the turn that took its mail ends it. Also handles the last text of
+//! a heartbeat and the end of a one-shot job.
 
 use ghost_domain::reply_tokens::{HeartbeatReply, read_heartbeat};
 

@@ -1,4 +1,4 @@
-//! The records of schedules and of their runs (SCHED-06, SCHED-09): reads, writes and deletes them, emits their events, and
+//! The records of schedules and of their runs: reads, writes and deletes them, emits their events, and
 //! checks who may change one.
 //!
 //! This module must never check a schedule's rule, or set one off.
@@ -83,8 +83,7 @@ pub(super) fn row(schedule: &Schedule, run: Run, status: RunStatus, note: Option
     }
 }
 
-/// Writes a run and the summary of it in the schedule, and deletes runs beyond the limits
-/// (SCHED-06).
+/// Writes a run and the summary of it in the schedule, and deletes runs beyond the limits.
 pub(super) fn write(w: &mut Tx, schedule: &mut Schedule, row: &ScheduleRun) -> Result<()> {
     schedule.runs = row.run;
     schedule.last_at = Some(row.fired_at);

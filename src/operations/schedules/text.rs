@@ -1,5 +1,5 @@
 //! The text of a schedule's mail: a reminder that says what was set, when, by whom and why, and how
-//! late it is, with what its agent last heard and said (SCHED-07). That is read when the reminder goes off, not when it was
+//! late it is, with what its agent last heard and said. That is read when the reminder goes off, not when it was
 //! set.
 
 use ghost_domain::reply_tokens::{ANNOUNCE_SKIP, read_announcement};
@@ -114,7 +114,7 @@ fn target_line(target: &Target) -> Option<String> {
 
 /// The prompt of a heartbeat if the archetype has none.
 const LOOK_AROUND: &str = "Look around: is there anything that needs your attention now?";
-/// The answer that a heartbeat asks for; appended to its prompt (HB-02).
+/// The answer that a heartbeat asks for; appended to its prompt.
 const ANSWER: &str = "If nothing of this needs attention, answer with exactly HEARTBEAT_OK. \
     If something does, answer with what it is, without that word.";
 

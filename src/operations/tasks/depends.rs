@@ -1,4 +1,4 @@
-//! Reads tasks with their histories and their dependencies, and checks that no task waits for itself (TASK-06).
+//! Reads tasks with their histories and their dependencies, and checks that no task waits for itself.
 //!
 //! This module must never notify a party or write a task; the caller does both.
 
@@ -10,7 +10,7 @@ const DEPENDS_MAX: usize = 64;
 const CYCLE_MAX: usize = 10_000;
 
 /// Replaces the dependencies of a task. With `follow` also sets the status that follows from them.
-/// Returns a description of the new dependencies. A cycle is refused (TASK-06), because its tasks
+/// Returns a description of the new dependencies. A cycle is refused, because its tasks
 /// would wait for ever.
 pub(super) fn depend(w: &mut StoreTx, task: &mut Task, depends_on: Vec<TaskId>, follow: bool) -> Result<String> {
     if task.status.is_terminal() && follow {

@@ -31,7 +31,7 @@ fn in_session_of(task: &Task, chain: Chain) -> Chain {
     Chain { conversation_id: task.conversation_id, ..chain }
 }
 
-/// Sends the task to its owner (TASK-03). An agent that assigns a task to itself gets no mail.
+/// Sends the task to its owner. An agent that assigns a task to itself gets no mail.
 pub(super) fn assign(w: &mut Tx, by: &Party, task: &Task, chain: Chain) -> Result<()> {
     if by.agent() == Some(&task.owner) {
         return Ok(());

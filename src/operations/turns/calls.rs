@@ -156,8 +156,7 @@ pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
     }
 }
 
-/// Records a tool call that a model wrote as text. It never ran, but it stays visible in the ledger
-/// (TOOL-13).
+/// Records a tool call that a model wrote as text. It never ran, but it stays visible in the ledger.
 pub fn malformed(w: &mut Tx, turn: &Turn, fragment: &str) -> Result<()> {
     let ctx = w.ctx;
     let refusal = refusal!(InvalidArguments, "a tool call written as text was not run");

@@ -18,7 +18,7 @@ pub enum Ending {
     Cut(String),
     /// It failed. An agent that asked gets the refusal as the error.
     Failed(Refusal),
-    /// It reached a bound (LOOP-03). Whoever its last text would have answered gets what it said last, with a mark.
+    /// It reached a bound. Whoever its last text would have answered gets what it said last, with a mark.
     AtBound {
         /// The bound.
         refusal: Refusal,

@@ -25,7 +25,7 @@ functions! {
     counted knowledge_count() -> u32: KNOWLEDGE;
     /// Inserts or replaces a version.
     put knowledge_version_put(version: &KnowledgeVersion) -> (): version;
-    /// Deletes the versions of an entry that are older than `oldest_kept` (KNOW-04).
+    /// Deletes the versions of an entry that are older than `oldest_kept`.
     change knowledge_versions_prune(entry_id: &str, oldest_kept: i64) -> ():
         "DELETE FROM knowledge_versions WHERE entry_id = $1 AND version < $2";
 }
