@@ -4,7 +4,7 @@
 use std::borrow::{Borrow, Cow};
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, RangeInclusive};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,10 +15,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, Visitor};
 
-use crate::reader::is_name;
-use crate::scalars::parse_duration;
+use crate::reader::{Field, is_name};
 pub use crate::typed::choice;
-use crate::typed::{AS_WRITTEN, Spanned, Wrong, problem};
+use crate::typed::{AS_WRITTEN, Spanned, Wrong, problem, read_as, read_seed};
 
 /// The longest free text in a file, in bytes.
 pub const TEXT_MAX: usize = 8 * 1024;
@@ -112,6 +111,22 @@ kind!(@[const MAX: usize] Text<MAX> => String, json_schema!({ "type": "string", 
 impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         text::<D, String, MAX>(deserializer, |text| Ok(text.to_owned())).map(Self)
+    }
+}
+
+/// A text of at most `MAX` bytes. In quotes it may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Free<const MAX: usize>(pub String);
+
+kind!(@[const MAX: usize] Free<MAX> => String, json_schema!({ "type": "string", "maxLength": MAX }));
+
+impl<'de, const MAX: usize> Deserialize<'de> for Free<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = |text: &str| match text.len() > MAX {
+            true => Err((format!("the text has {} bytes; at most {MAX} are allowed", text.len()), "shorten it".into())),
+            false => Ok(Self(text.to_owned())),
+        };
+        deserializer.deserialize_str(Texts("a text", read, PhantomData))
     }
 }
 
@@ -282,6 +297,22 @@ impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
     }
 }
 
+/// Parses `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let number: u64 = digits.parse().ok()?;
+    let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs);
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" | "" => seconds(1),
+        "m" => seconds(60),
+        "h" => seconds(3_600),
+        "d" => seconds(86_400),
+        _ => None,
+    }
+}
+
 /// A duration from `MIN` to `MAX` milliseconds: `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time<const MIN: u64, const MAX: u64>(pub Duration);
@@ -440,4 +471,94 @@ pub fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     AtMost::<MAX, T>::deserialize(deserializer).map(|list| list.0)
+}
+
+impl Field<'_> {
+    /// Reads a boolean: `true` or `false`.
+    pub fn flag(&self) -> Option<bool> {
+        read_as(self)
+    }
+
+    /// Reads a whole number within `range`. Underscores between digits are allowed.
+    pub fn count(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        read_seed(self, Range(*range.start(), *range.end()))
+    }
+
+    /// Like [`count`](Self::count), for 32 bits.
+    pub fn count32(&self, range: RangeInclusive<u32>) -> Option<u32> {
+        self.count(u64::from(*range.start())..=u64::from(*range.end())).and_then(|number| u32::try_from(number).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::problems_of;
+
+    #[test]
+    fn durations_are_parsed() {
+        assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
+        assert_eq!(parse_duration("7d"), Some(Duration::from_secs(604_800)));
+        assert_eq!(parse_duration("45"), Some(Duration::from_secs(45)));
+        for bad in ["", "s", "-1s", "1.5s", "1 s", "99999999999999999999s", "18446744073709551615d", "1w"] {
+            assert_eq!(parse_duration(bad), None, "{bad}");
+        }
+    }
+
+    // covers: WORLD-08
+    #[test]
+    fn every_kind_says_what_to_write_instead() {
+        fn is_none<T>(field: &Field<'_>) -> bool
+        where
+            T: for<'de> Deserialize<'de>,
+        {
+            read_as::<T>(field).is_none()
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Mode {
+            Full,
+            None,
+        }
+        type Read<'r> = &'r dyn Fn(&Field<'_>) -> bool;
+        let count: Read<'_> = &is_none::<Count<1, 9>>;
+        let number: Read<'_> = &is_none::<Thousandths<500, 2_000>>;
+        let flag: Read<'_> = &is_none::<bool>;
+        let duration: Read<'_> = &is_none::<Time<1_000, 60_000>>;
+        let list: Read<'_> = &is_none::<Vec<String>>;
+        let text: Read<'_> = &is_none::<Text<4>>;
+        let mode: Read<'_> = &is_none::<Mode>;
+        let cases: [(&str, Read<'_>, &str); 25] = [
+            ("'5'", count, "`5`"),
+            ("'$5'", count, "1 to 9"),
+            ("5,0", count, "1 to 9"),
+            ("~", count, "1 to 9"),
+            ("[5]", count, "1 to 9"),
+            ("0", count, "1"),
+            ("10", count, "9"),
+            ("'1.5'", number, "`1.5`"),
+            ("$1.5", number, "0.5 to 2"),
+            ("", number, "0.5 to 2"),
+            ("0.25", number, "0.5"),
+            ("3", number, "2"),
+            ("yes", flag, "true or false"),
+            ("'true'", flag, "true"),
+            ("", flag, "true or false"),
+            ("{ a: 1 }", flag, "true or false"),
+            ("soon", duration, "30s"),
+            ("", duration, "30s"),
+            ("500ms", duration, "1s"),
+            ("2h", duration, "60s"),
+            ("a, b", list, "[a, b]"),
+            ("{ a: 1 }", list, "`- `"),
+            ("", text, ""),
+            ("words", text, "4"),
+            ("", mode, "full, none"),
+        ];
+        for (value, read, expected) in cases {
+            let found =
+                problems_of(&format!("key: {value}\n"), |map| assert!(read(&map.get("key").unwrap()), "{value}"));
+            assert!(found.starts_with("error: w.yaml:1: key: ") && found.contains(expected), "{value}: {found}");
+        }
+    }
 }

@@ -215,7 +215,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         toolboxes.into_values().filter_map(|toolbox| toolbox.plan).chain(of_skills).map(named).collect();
     secret_env.extend(toolboxes.values().flat_map(|toolbox| toolbox.secrets()).map(str::to_owned));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
-    let places = world.places(&paths.dir);
+    let places = world.places().plan(&paths.dir);
     secret_env.extend(places.storage.url_env().map(str::to_owned));
     let approvals = approvals(&world, groups.extra());
     let droids = droids::droids(&world, groups.extra(), &llm);
@@ -264,7 +264,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     check_job_lead(&world, &plan);
     warn_of_search_keys(&plan, env, file);
     warn_of_heartbeat_targets(&plan, file);
-    world.check_places(&root, &plan, env);
+    world.places().check(&root, &plan, env);
     Some(plan)
 }
 

@@ -9,12 +9,15 @@ use std::sync::{Arc, LazyLock};
 
 use ghost_domain::Price;
 use ghost_domain::model_facts::{Api, ModelFacts, ThinkingControl};
+use serde::Deserialize;
 
-use crate::price::price;
+use crate::kinds::{Count, choice, text_kind};
+use crate::price::PriceSection;
 use crate::problem::Problems;
 use crate::provider_kind::ProviderKind;
-use crate::reader::{Field, Map, is_free};
+use crate::reader::{Field, is_free};
 use crate::report::{Report, did_you_mean};
+use crate::typed::{self, Hints, Read, Spanned};
 use crate::yaml;
 
 /// The shipped list. A test checks that it parses. If it did not, no model would be known, and
@@ -88,7 +91,7 @@ impl ModelList {
         let sections = || kinds().map(|kind| -> &'p str { kind }).chain(providers.iter().copied());
         for (key, field) in root.entries() {
             match key.text.as_str() {
-                "as_of" => list.as_of = date(&field).unwrap_or_default(),
+                "as_of" => list.as_of = typed::read_as::<Day>(&field).map(|day| day.0).unwrap_or_default(),
                 free if is_free(free) => {}
                 name if sections().any(|known| known == name) => {
                     list.sections.insert(name.to_owned(), section(&field));
@@ -163,64 +166,88 @@ fn vendors() -> impl Iterator<Item = (&'static str, ProviderKind)> + Clone {
     ProviderKind::ALL.into_iter().filter(|(_, kind)| !kind.is_local())
 }
 
+/// One entry of a section.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ModelSection {
+    /// The price, in US dollars for a million tokens.
+    price: Option<PriceSection>,
+    /// How a request tells the model to reason.
+    thinking: Option<Thinking>,
+    /// The words for effort that the model takes.
+    efforts: Vec<Effort>,
+    /// The fewest and the most tokens to think with.
+    thinking_tokens: Option<Spanned<Vec<Count<0, TOKENS_MAX>>>>,
+    /// Whether a request may set the temperature. The default is that it may.
+    temperature: Option<bool>,
+    /// Tokens of the context window.
+    context: Option<Count<1, TOKENS_MAX>>,
+    /// Tokens of the longest answer.
+    output: Option<Count<1, TOKENS_MAX>>,
+    /// The API of the OpenAI kind that the model needs.
+    api: Option<Api>,
+    /// Whether the model sees images. The default is that of the kind.
+    vision: Option<bool>,
+    /// Whether a request may leave tools out that the model then asks for.
+    loads_tools: bool,
+}
+
+text_kind!(Effort(String), 64, |word| choice(word, &EFFORTS));
+text_kind!(Thinking(ThinkingControl), 64, |word| {
+    choice(word, &THINKING.map(|(word, _)| word))?;
+    Ok(THINKING.iter().find(|(known, _)| *known == word).map(|(_, control)| *control).unwrap_or_default())
+});
+
+/// What messages say of an entry.
+static HINTS: [Hints; 2] = [
+    Hints {
+        of: "ModelSection",
+        such_as: "{ context: 128_000, output: 16_384 }",
+        misplaced: &[&[
+            ("input", "write prices under `price: { input: …, output: … }`"),
+            ("max_tokens", "write `output`"),
+            ("context_window", "write `context`"),
+            ("reasoning", "write `thinking`"),
+            ("images", "write `vision`"),
+        ]],
+        ..Hints::NONE
+    },
+    crate::price::HINTS,
+];
+
 fn section(field: &Field<'_>) -> BTreeMap<String, Known> {
     let mut models = BTreeMap::new();
     for (key, field) in field.entries() {
         if key.text.trim().is_empty() || key.text.len() > 200 {
             field.error("this is not the name of a model", "write 1 to 200 bytes, as the provider calls it");
-        } else if let Some(map) = field.map_of("{ context: 128_000, output: 16_384 }") {
-            models.insert(key.text.clone(), known(&map));
-            map.finish(&[
-                ("input", "write prices under `price: { input: …, output: … }`"),
-                ("max_tokens", "write `output`"),
-                ("context_window", "write `context`"),
-                ("reasoning", "write `thinking`"),
-                ("images", "write `vision`"),
-            ]);
+        } else if let Some(read) = typed::read(&field, &HINTS) {
+            models.insert(key.text.clone(), known(&read));
         }
     }
     models
 }
 
-fn known(map: &Map<'_>) -> Known {
-    let tokens = |key| map.get(key).and_then(|field| field.count(1..=TOKENS_MAX));
-    let words = THINKING.map(|(word, _)| word);
-    let control = |field: Field<'_>| {
-        let word = field.choice(&words)?;
-        THINKING.iter().find(|(known, _)| *known == word).map(|(_, control)| *control)
-    };
+fn known(read: &Read<'_, ModelSection>) -> Known {
+    let efforts = EFFORTS.iter().filter(|word| read.efforts.iter().any(|effort| effort.0 == **word));
     let facts = ModelFacts {
-        thinking: map.get("thinking").and_then(control).unwrap_or_default(),
-        efforts: map.get("efforts").map(|field| efforts(&field)).unwrap_or_default(),
-        thinking_tokens: map.get("thinking_tokens").and_then(|field| range(&field)),
-        temperature: map.get("temperature").and_then(|field| field.flag()).unwrap_or(true),
-        context_tokens: tokens("context"),
-        output_tokens: tokens("output"),
-        api: map.get("api").and_then(|field| api(&field)),
+        thinking: read.thinking.as_ref().map(|thinking| thinking.0).unwrap_or_default(),
+        efforts: efforts.map(|word| (*word).to_owned()).collect(),
+        thinking_tokens: read.thinking_tokens.as_ref().and_then(|ends| range(read.at(ends), ends)),
+        temperature: read.temperature.unwrap_or(true),
+        context_tokens: read.context.map(|count| count.0),
+        output_tokens: read.output.map(|count| count.0),
+        api: read.api,
         vision: false,
-        loads_tools: map.get("loads_tools").and_then(|field| field.flag()).unwrap_or(false),
+        loads_tools: read.loads_tools,
     };
-    let vision = map.get("vision").and_then(|field| field.flag());
-    Known { price: map.get("price").and_then(|field| price(&field)), facts, vision }
+    Known { price: read.price.as_ref().and_then(PriceSection::price), facts, vision: read.vision }
 }
 
-/// Reads one of the APIs of the OpenAI kind.
-pub(crate) fn api(field: &Field<'_>) -> Option<Api> {
-    let words: Vec<&str> = Api::ALL.iter().map(|api| api.as_str()).collect();
-    field.choice(&words).and_then(|word| word.parse().ok())
-}
-
-fn efforts(field: &Field<'_>) -> Vec<String> {
-    let found: Vec<&str> = field.list().iter().filter_map(|entry| entry.choice(&EFFORTS)).collect();
-    EFFORTS.iter().filter(|word| found.contains(word)).map(|word| (*word).to_owned()).collect()
-}
-
-fn range(field: &Field<'_>) -> Option<(u64, u64)> {
-    let ends: Vec<u64> = field.list().iter().filter_map(|end| end.count(0..=TOKENS_MAX)).collect();
-    match ends[..] {
-        [least, most] if least <= most => Some((least, most)),
+fn range(field: &Field<'_>, ends: &[Count<0, TOKENS_MAX>]) -> Option<(u64, u64)> {
+    match ends {
+        [least, most] if least.0 <= most.0 => Some((least.0, most.0)),
         // Values that cannot be read have been reported.
-        _ if ends.len() == 2 || ends.len() == field.length() => {
+        _ if ends.len() == field.length() => {
             field.error("this is no range of tokens", "write the fewest and the most, such as [1_024, 32_000]");
             None
         }
@@ -228,15 +255,13 @@ fn range(field: &Field<'_>) -> Option<(u64, u64)> {
     }
 }
 
-fn date(field: &Field<'_>) -> Option<String> {
-    let text = field.text(40)?;
+text_kind!(Day(String), 40, |text| {
     let fits = |(at, byte): (usize, u8)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() };
-    if text.len() == 10 && text.bytes().enumerate().all(fits) {
-        return Some(text.to_owned());
+    match text.len() == 10 && text.bytes().enumerate().all(fits) {
+        true => Ok(text.to_owned()),
+        false => Err((format!("`{text}` is not a day"), "write it as 2026-07-02".into())),
     }
-    field.error(format!("`{}` is not a day", field.shown()), "write it as 2026-07-02");
-    None
-}
+});
 
 /// Whether `rest`, the text after a model's name, is empty or a version: `-2024-08-06` and
 /// `-latest` are versions. `-mini` and the `-5` of `claude-opus-4-5` are not: they name other

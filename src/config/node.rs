@@ -72,6 +72,15 @@ impl Node {
         }
     }
 
+    /// The entries, if this is a list.
+    #[must_use]
+    pub fn items(&self) -> &[Node] {
+        match &self.value {
+            Value::List(items) => items,
+            _ => &[],
+        }
+    }
+
     /// The keys, if this is a map.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         let pairs = match &self.value {

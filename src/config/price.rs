@@ -4,8 +4,7 @@ use ghost_domain::Price;
 use serde::Deserialize;
 
 use crate::kinds::Usd;
-use crate::reader::Field;
-use crate::typed::{self, Hints};
+use crate::typed::Hints;
 
 /// What messages say of a price.
 pub(crate) const HINTS: Hints = Hints {
@@ -36,10 +35,4 @@ impl PriceSection {
         let cache = |price: Option<Usd>| price.map_or(input, |price| price.0);
         Some(Price { input, output, cache_read: cache(self.cache_read), cache_write: cache(self.cache_write) })
     }
-}
-
-/// Reads one price.
-pub(crate) fn price(field: &Field<'_>) -> Option<Price> {
-    static ALL: [Hints; 1] = [HINTS];
-    typed::read::<PriceSection>(field, &ALL)?.price()
 }

@@ -206,11 +206,13 @@ pub enum ResultForm {
 }
 
 /// What the commands of a tool may do with the workspace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 pub enum ToolboxAccess {
     /// Read it, and write nothing.
+    #[serde(rename = "ro")]
     Read,
     /// Read it, and write where the agent may.
+    #[serde(rename = "rw")]
     #[default]
     Write,
 }

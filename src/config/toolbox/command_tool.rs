@@ -8,33 +8,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ghost_coding::Format;
-use ghost_domain::text::clip;
-use ghost_domain::tool_catalogue;
+use ghost_domain::text::{clip, one_line};
 use serde_json::{Value, json};
 
-use super::idempotency::idempotency;
-use super::names::is_lower_name;
+use super::sections::{CommandSection, ManifestSection, NEEDS_MAX, ProgramName, check_tool_name};
 use super::template::{arguments, is_known};
 use crate::files::is_plain_relative;
-use crate::kinds::Variable;
+use crate::kinds::{Count, Text, Variable};
 use crate::plan::toolbox::{CommandTool, Cwd, Place, Program, ResultForm, Stdin, Stream, ToolboxAccess};
-use crate::reader::{Field, Map};
-use crate::typed::read_as;
+use crate::reader::Field;
+use crate::typed::{Read, Spanned, choice, read_as};
 
-/// Longest description of a tool, in bytes. Every request of an agent with the tool carries it.
-const DESCRIPTION_MAX: usize = 2_048;
 /// Largest schema of a tool's arguments, in bytes.
 const SCHEMA_MAX: usize = 32 * 1_024;
-/// Longest name on the wire of a provider, in bytes.
-const WIRE_NAME_MAX: usize = 64;
-/// Longest time of a command, in seconds.
-const TIMEOUT_MAX: u64 = 86_400;
 /// The time of a command that names none.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Bytes of output that are kept if the tool names none.
 const OUTPUT: usize = 50 * 1_024;
-/// Most programs or variables that a tool requires.
-const NEEDS_MAX: usize = 50;
 
 /// Where the files of a toolbox are.
 pub(super) struct Files<'f> {
@@ -46,51 +36,51 @@ pub(super) struct Files<'f> {
     pub(super) are_there: bool,
 }
 
-/// Reads a tool of the toolbox called `toolbox`.
-pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) -> Option<CommandTool> {
-    let map = field.map_of("{ name: search, description: Search the notes, command: [search] }")?;
-    let name = tool_name(&map, toolbox);
-    let description = description(&map, "Search the notes");
-    let (parameters, names) = parameters(&map);
-    let command = command(&map, files, &names);
-    let args = map.get("args").map(|field| arguments(&field, &names)).unwrap_or_default();
-    let stdin = map.get("stdin").filter(|field| !field.is_null()).and_then(|field| stdin(&field, &names));
-    let stdin = stdin.unwrap_or(Stdin::Empty);
-    let cwd = map.get("cwd").and_then(|field| cwd(&field, &names)).unwrap_or(Cwd::Home);
-    let timeout = map.get("timeout_seconds").and_then(|field| field.count(1..=TIMEOUT_MAX)).map(Duration::from_secs);
-    let (stream, result) = output(&map, name.as_deref().unwrap_or_default(), &stdin);
-    let output_limit = map.get("output_limit_bytes").and_then(|field| field.count(1..=16_777_216));
-    let access = match map.get("workspace_access").and_then(|field| field.choice(&["ro", "rw"])) {
-        Some("ro") => ToolboxAccess::Read,
-        _ => ToolboxAccess::Write,
-    };
-    let idempotency = map.get("idempotency").map(|field| idempotency(&field)).unwrap_or_default();
-    let (bins, any_bins, needs_env) = requirements(&map);
-    let passthrough_env = map
-        .get("passthrough_env")
-        .map(|field| field.list().iter().filter_map(|item| Some(read_as::<Variable>(item)?.0)).collect())
-        .unwrap_or_default();
-    map.finish(&[("timeout", "write `timeout_seconds`"), ("env", "write it beside `tools`; all tools get it")]);
+/// The tool of an entry, in the toolbox called `toolbox`. Reports what is wrong with it.
+pub(super) fn command_tool(
+    manifest: &Read<'_, ManifestSection>,
+    section: &Spanned<CommandSection>,
+    toolbox: &str,
+    files: &Files<'_>,
+) -> Option<CommandTool> {
+    let name = section.name.as_ref().and_then(|name| match check_tool_name(toolbox, name) {
+        Ok(()) => Some(name.0.clone()),
+        Err((message, hint)) => {
+            manifest.at(name).error(message, hint);
+            None
+        }
+    });
+    let (parameters, names) = section.parameters.as_ref().map_or_else(no_parameters, |at| parameters(manifest.at(at)));
+    let command = section.command.as_ref().and_then(|at| command(manifest.at(at), files, &names));
+    let args = section.args.as_ref().map(|at| arguments(manifest.at(at), &names)).unwrap_or_default();
+    let stdin = section.stdin.as_ref().map(|at| manifest.at(at)).filter(|field| !field.is_null());
+    let stdin = stdin.and_then(|field| stdin_of(field, &names)).unwrap_or(Stdin::Empty);
+    let cwd = section.cwd.as_ref().and_then(|text| cwd(manifest.at(text), text, &names));
+    let (stream, result) = output(manifest, section, name.as_deref().unwrap_or_default(), &stdin);
+    let bins = |list: &[ProgramName]| list.iter().take(NEEDS_MAX).map(|name| name.0.clone()).collect();
+    let variables = |list: &[Variable]| list.iter().map(|name| name.0.clone()).collect::<Vec<String>>();
+    let mut needs_env = variables(&section.requires.env);
+    needs_env.truncate(NEEDS_MAX);
     let (program, command) = command?;
     Some(CommandTool {
         name: name?,
-        description: description?,
+        description: one_line(section.description.as_ref()?.trim()),
         command,
         program,
         parameters,
         args,
         stdin,
-        cwd,
-        timeout: timeout.unwrap_or(TIMEOUT),
+        cwd: cwd.unwrap_or(Cwd::Home),
+        timeout: section.timeout_seconds.map_or(TIMEOUT, |seconds| Duration::from_secs(seconds.0)),
         stream,
         result,
-        output_limit: output_limit.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(OUTPUT),
-        bins,
-        any_bins,
+        output_limit: section.output_limit_bytes.map_or(OUTPUT, Count::usize),
+        bins: bins(&section.requires.bins),
+        any_bins: bins(&section.requires.any_bins),
         needs_env,
-        passthrough_env,
-        access,
-        idempotency,
+        passthrough_env: variables(&section.passthrough_env),
+        access: section.workspace_access.unwrap_or(ToolboxAccess::Write),
+        idempotency: section.idempotency.0.clone(),
     })
 }
 
@@ -98,41 +88,53 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
 const ACP: &str = "acp";
 
 /// How the output becomes progress and the result. The name of a coding agent says its format, unless the tool does.
-fn output(map: &Map<'_>, name: &str, stdin: &Stdin) -> (Stream, ResultForm) {
+fn output(
+    manifest: &Read<'_, ManifestSection>,
+    section: &Spanned<CommandSection>,
+    name: &str,
+    stdin: &Stdin,
+) -> (Stream, ResultForm) {
+    let place = manifest.at(section);
     let formats = Format::ALL.map(Format::name);
     let words: Vec<&str> = ["lines", "none", ACP].into_iter().chain(formats).collect();
-    let result = map.get("result");
-    let stream = map.get("stream").and_then(|field| field.choice(&words));
+    let one_of = |word: &Option<Spanned<Text<64>>>, words: &[&str]| {
+        let word = word.as_ref()?;
+        let wrong = |(message, hint)| manifest.at(word).error(message, hint);
+        choice(word, words).map_err(wrong).ok()
+    };
+    let stream = one_of(&section.stream, &words);
+    let result = one_of(&section.result, &["coding-agent", "json", "raw"]);
     let by_name = || match () {
-        () if stream.is_some() || result.is_some() => None,
+        () if stream.is_some() || section.result.is_some() => None,
         () if name.ends_with("cursor-agent") => Some(Format::Cursor),
         () if name.ends_with("claude-agent") => Some(Format::Claude),
         () => None,
     };
-    let form = match (stream, stdin) {
+    let form = match (stream.as_deref(), stdin) {
         (Some(ACP), Stdin::Parameter(task)) => Some(ResultForm::Acp(task.clone())),
         (Some(ACP), _) => {
             let hint = "write `stdin: \"{task}\"`, if `task` is the parameter with the task";
-            let at = map.get("stdin");
-            let what = match &at {
-                Some(_) => "with `stream: acp`, the input is one parameter: that with the task of the agent",
-                None => "`stream: acp` needs the parameter with the task of the agent",
-            };
-            at.as_ref().unwrap_or(map.field()).error(what, hint);
+            match &section.stdin {
+                Some(stdin) => {
+                    let what = "with `stream: acp`, the input is one parameter: that with the task of the agent";
+                    manifest.at(stdin).error(what, hint);
+                }
+                None => place.error("`stream: acp` needs the parameter with the task of the agent", hint),
+            }
             return (Stream::Lines, ResultForm::Raw);
         }
-        _ => stream.and_then(|word| word.parse().ok()).or_else(by_name).map(ResultForm::CodingAgent),
+        (word, _) => word.and_then(|word| word.parse().ok()).or_else(by_name).map(ResultForm::CodingAgent),
     };
-    let shown = if stream == Some("none") { Stream::None } else { Stream::Lines };
-    match (result.as_ref().and_then(|field| field.choice(&["coding-agent", "json", "raw"])), form) {
+    let shown = if stream.as_deref() == Some("none") { Stream::None } else { Stream::Lines };
+    match (result.as_deref(), form) {
         (None | Some("coding-agent"), Some(form)) => (Stream::Lines, form),
         (Some(_), Some(_)) => {
-            map.field().error("this `stream` is that of a coding agent, and so is its result", "leave `result` out");
+            place.error("this `stream` is that of a coding agent, and so is its result", "leave `result` out");
             (shown, ResultForm::Raw)
         }
         (Some("coding-agent"), None) => {
             let hint = format!("write one of: {ACP}, {}", formats.join(", "));
-            map.field().error("`result: coding-agent` needs the `stream` of the agent", hint);
+            place.error("`result: coding-agent` needs the `stream` of the agent", hint);
             (shown, ResultForm::Raw)
         }
         (Some("json"), None) => (shown, ResultForm::Json),
@@ -140,39 +142,17 @@ fn output(map: &Map<'_>, name: &str, stdin: &Stdin) -> (Stream, ResultForm) {
     }
 }
 
-fn tool_name(map: &Map<'_>, toolbox: &str) -> Option<String> {
-    let field = map.need("name", "search")?;
-    let name = field.text(1_024)?;
-    let full = format!("{toolbox}.{name}");
-    if !is_lower_name(name) || !tool_catalogue::expand(&full).is_empty() {
-        field.error("a tool cannot have this name", "use lower-case letters, digits, `.`, `_` and `-`");
-        return None;
-    }
-    if full.replace('.', "__").len() > WIRE_NAME_MAX {
-        field.error(
-            format!("`{full}` is too long: providers take names of at most {WIRE_NAME_MAX} characters"),
-            "shorten it; a dot counts as two",
-        );
-        return None;
-    }
-    Some(name.to_owned())
-}
-
-/// Reads `description`: what models read.
-pub(super) fn description(map: &Map<'_>, such_as: &str) -> Option<String> {
-    let text = map.need("description", such_as)?.text(DESCRIPTION_MAX)?;
-    Some(ghost_domain::text::one_line(text.trim()))
+fn no_parameters() -> (Value, BTreeSet<String>) {
+    (json!({ "type": "object", "properties": {}, "additionalProperties": false }), BTreeSet::new())
 }
 
 /// The schema, and the names of the parameters in it.
-fn parameters(map: &Map<'_>) -> (Value, BTreeSet<String>) {
-    let nothing = || (json!({ "type": "object", "properties": {}, "additionalProperties": false }), BTreeSet::new());
-    let Some(field) = map.get("parameters") else { return nothing() };
+fn parameters(field: &Field<'_>) -> (Value, BTreeSet<String>) {
     let mut schema = field.json();
     let example = "for example { type: object, properties: { query: { type: string } }, required: [query] }";
     let Some(object) = schema.as_object_mut() else {
         field.error("the schema is not a map", example);
-        return nothing();
+        return no_parameters();
     };
     if object.get("type").is_some_and(|kind| kind != "object") {
         field.error("the arguments of a tool are an object", "write `type: object`");
@@ -195,7 +175,7 @@ fn parameters(map: &Map<'_>) -> (Value, BTreeSet<String>) {
     let bytes = schema.to_string().len();
     if bytes > SCHEMA_MAX {
         field.error(format!("the schema has {bytes} bytes; at most {SCHEMA_MAX} are taken"), "shorten it");
-        return nothing();
+        return no_parameters();
     }
     (schema, names)
 }
@@ -209,15 +189,14 @@ fn has_placeholder(word: &str, parameters: &BTreeSet<String>) -> bool {
 }
 
 /// The program and its first arguments, which are the same in every call.
-fn command(map: &Map<'_>, files: &Files<'_>, parameters: &BTreeSet<String>) -> Option<(Program, Vec<String>)> {
-    let field = map.need("command", "[search]")?;
+fn command(field: &Field<'_>, files: &Files<'_>, parameters: &BTreeSet<String>) -> Option<(Program, Vec<String>)> {
     if field.is_single() {
         let hint =
             format!("write a list: the program, then each of its arguments, such as [{}]", clip(&field.shown(), 40));
         field.error("a command is a list; no shell reads it", hint);
         return None;
     }
-    let words: Vec<String> = field.texts(4_096).into_iter().map(|(_, text)| text.to_owned()).collect();
+    let words: Vec<String> = read_as::<Vec<Text<4_096>>>(field)?.into_iter().map(|word| word.0).collect();
     let Some(first) = words.first() else {
         field.error("the command is empty", "for example `command: [search]`");
         return None;
@@ -235,7 +214,7 @@ fn command(map: &Map<'_>, files: &Files<'_>, parameters: &BTreeSet<String>) -> O
         field.error(what, format!("move it to `args`, such as: args: [\"{}\"]", clip(word, 60)));
         return None;
     }
-    let program = program(&field, first, files)?;
+    let program = program(field, first, files)?;
     Some((program, words))
 }
 
@@ -284,8 +263,8 @@ fn program(field: &Field<'_>, first: &str, files: &Files<'_>) -> Option<Program>
     }
 }
 
-fn stdin(field: &Field<'_>, parameters: &BTreeSet<String>) -> Option<Stdin> {
-    let text = field.text(200)?;
+fn stdin_of(field: &Field<'_>, parameters: &BTreeSet<String>) -> Option<Stdin> {
+    let text = read_as::<Text<200>>(field)?.0;
     if text == "{json}" {
         return Some(Stdin::Json);
     }
@@ -299,8 +278,7 @@ fn stdin(field: &Field<'_>, parameters: &BTreeSet<String>) -> Option<Stdin> {
     is_known(field, name, parameters).then(|| Stdin::Parameter(name.to_owned()))
 }
 
-fn cwd(field: &Field<'_>, parameters: &BTreeSet<String>) -> Option<Cwd> {
-    let text = field.text(200)?;
+fn cwd(field: &Field<'_>, text: &str, parameters: &BTreeSet<String>) -> Option<Cwd> {
     match text {
         "{home}" => return Some(Cwd::Home),
         "{workspace}" => return Some(Cwd::Workspace),
@@ -314,31 +292,4 @@ fn cwd(field: &Field<'_>, parameters: &BTreeSet<String>) -> Option<Cwd> {
         return None;
     };
     is_known(field, name, parameters).then(|| Cwd::Parameter(name.to_owned()))
-}
-
-/// `requires`: programs, programs of which one is enough, variables.
-pub(super) fn requirements(map: &Map<'_>) -> (Vec<String>, Vec<String>, Vec<String>) {
-    let Some(map) = map.get("requires").and_then(|field| field.map_of("{ bins: [git] }")) else {
-        return Default::default();
-    };
-    let bins = |key: &'static str| -> Vec<String> {
-        let Some(field) = map.get(key) else { return Vec::new() };
-        let named = |(item, text): (Field<'_>, &str)| {
-            let is_program =
-                text.chars().all(|c| c.is_ascii_alphanumeric() || "._+-".contains(c)) && !text.starts_with('-');
-            if !is_program {
-                item.error(
-                    format!("`{}` is not the name of a program", item.shown()),
-                    "write its name alone, such as git",
-                );
-            }
-            is_program.then(|| text.to_owned())
-        };
-        field.texts(100).into_iter().filter_map(named).take(NEEDS_MAX).collect()
-    };
-    let (all, any) = (bins("bins"), bins("any_bins"));
-    let env = map.get("env").map(|field| field.list()).unwrap_or_default();
-    let env = env.iter().filter_map(|item| Some(read_as::<Variable>(item)?.0)).take(NEEDS_MAX).collect();
-    map.finish(&[]);
-    (all, any, env)
 }

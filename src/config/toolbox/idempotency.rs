@@ -3,54 +3,86 @@
 //! Nothing here may make a call repeatable that its manifest does not declare as such.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+
+use crate::kinds::Text;
 use crate::plan::toolbox::{CommandTool, Idempotency, ResultForm, TrustedTool};
-use crate::reader::{Field, Map};
+use crate::reader::Field;
+use crate::typed::{Read, choice, problem};
 
-/// What the field should be.
-const SUCH_AS: &str = "key, person, or { ask: order-status }";
+use super::sections::ManifestSection;
 
-/// Reads one declaration: `none`, `key`, `person`, or `{ ask: TOOL }`.
-pub(super) fn idempotency(field: &Field<'_>) -> Idempotency {
-    if field.is_single() {
-        return match field.choice(&["none", "key", "person"]) {
-            Some("key") => Idempotency::Key,
-            Some("person") => Idempotency::Person,
-            _ => Idempotency::None,
-        };
-    }
-    let Some(map) = field.map_of(SUCH_AS) else { return Idempotency::None };
-    let tool = map.need("ask", "order-status").and_then(|field| field.text(128)).map(str::to_owned);
-    map.finish(&[("tool", "write `ask`"), ("key", "write `idempotency: key`")]);
-    tool.map_or(Idempotency::None, Idempotency::Ask)
+/// `idempotency` of a tool: `none`, `key`, `person`, or `{ ask: TOOL }`.
+#[derive(Clone, Default)]
+pub(super) struct Declared(pub(super) Idempotency);
+
+/// `idempotency` as a map.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct AskSection {
+    /// The tool that tells what became of a call.
+    ask: Option<Text<128>>,
 }
 
-/// Reads the declarations for the tools of a server.
-pub(super) fn of_server(map: &Map<'_>, trusted: &[TrustedTool]) -> BTreeMap<String, Idempotency> {
-    let Some(field) = map.get("idempotency") else { return BTreeMap::new() };
+impl<'de> Deserialize<'de> for Declared {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Idempotency;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("write key, person, or { ask: order-status }")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Idempotency, E> {
+                choice(word, &["none", "key", "person"]).map_err(|(message, hint)| problem(message, hint))?;
+                Ok(match word {
+                    "key" => Idempotency::Key,
+                    "person" => Idempotency::Person,
+                    _ => Idempotency::None,
+                })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Idempotency, A::Error> {
+                let asked = AskSection::deserialize(de::value::MapAccessDeserializer::new(map))?.ask;
+                let missing = || problem("`ask` is missing", "for example `ask: order-status`");
+                asked.map(|tool| Idempotency::Ask(tool.0)).ok_or_else(missing)
+            }
+        }
+        deserializer.deserialize_any(Either).map(Self)
+    }
+}
+
+/// The declarations for the tools of a server. Names that no trusted tool has are reported.
+pub(super) fn of_server(
+    manifest: &Read<'_, ManifestSection>,
+    trusted: &[TrustedTool],
+) -> BTreeMap<String, Idempotency> {
     let mut found = BTreeMap::new();
-    for (key, field) in field.entries() {
-        let declared = idempotency(&field);
-        let asked = match &declared {
+    for (name, declared) in &manifest.idempotency {
+        let asked = match &declared.0 {
             Idempotency::Ask(tool) => Some(tool.as_str()),
             Idempotency::Key | Idempotency::Person | Idempotency::None => None,
         };
-        for name in asked.into_iter().chain([key.text.as_str()]) {
+        for named in asked.into_iter().chain([name.as_str()]) {
             // Before the first `toolbox trust`, no name is known.
-            if !trusted.is_empty() && !trusted.iter().any(|tool| tool.tool == name) {
-                field.warn(
-                    format!("no trusted tool of this server is called `{name}`"),
+            if !trusted.is_empty() && !trusted.iter().any(|tool| tool.tool == named) {
+                manifest.at(declared).warn(
+                    format!("no trusted tool of this server is called `{named}`"),
                     "see `ghostctl toolbox check NAME`",
                 );
             }
         }
-        found.insert(key.text.clone(), declared);
+        found.insert(name.clone(), declared.0.clone());
     }
     found
 }
 
 /// Checks the declarations of commands: whether the tools that they ask exist, and can answer.
-pub(super) fn check(tools: &[(Field<'_>, CommandTool)]) {
+pub(super) fn check(tools: &[(&Field<'_>, CommandTool)]) {
     for (field, tool) in tools.iter().filter(|(_, tool)| tool.idempotency != Idempotency::None) {
         if matches!(tool.result, ResultForm::CodingAgent(_) | ResultForm::Acp(_)) {
             field.error("the run of a coding agent cannot be made again", "remove `idempotency`");

@@ -11,13 +11,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::idempotency;
+use super::sections::{ManifestSection, ServerSection};
 use super::template::pieces;
 use crate::files::text_of;
-use crate::kinds::Variable;
 use crate::plan::toolbox::{McpPlan, McpTransport, TrustedTool};
-use crate::reader::{Field, Map};
+use crate::reader::Field;
 use crate::report::FileReport;
-use crate::typed::read_as;
+use crate::typed::{Read, Spanned};
 
 /// The file beside the manifest with the trusted tools.
 pub const LOCK_FILE: &str = "mcp.lock";
@@ -28,7 +28,6 @@ pub const LOCK_VERSION: u32 = 1;
 /// The time of a call for which the manifest names none.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest time of a call, in seconds.
-const TIMEOUT_MAX: u64 = 3_600;
 /// Bytes of a result that are kept if the manifest names no bound.
 const OUTPUT: usize = 256 * 1_024;
 
@@ -51,52 +50,55 @@ pub fn lock_text(tools: &[TrustedTool]) -> Result<String, serde_json::Error> {
     Ok(format!("{}\n", serde_json::to_string_pretty(&lock)?))
 }
 
-/// Reads the keys of a server in the toolbox at `dir`.
-pub(super) fn mcp(map: &Map<'_>, dir: &Path, report: &FileReport<'_>) -> Option<McpPlan> {
-    let transport = map.need("server", "{ command: [node, server.js] }").and_then(|field| transport(&field));
-    let timeout = map.get("timeout_seconds").and_then(|field| field.count(1..=TIMEOUT_MAX)).map(Duration::from_secs);
-    let output_limit = map.get("output_limit_bytes").and_then(|field| field.count(1..=16_777_216));
+/// The plan of a server, in the toolbox at `dir`.
+pub(super) fn mcp(
+    manifest: &Read<'_, ManifestSection>,
+    root: &Field<'_>,
+    dir: &Path,
+    report: &FileReport<'_>,
+) -> Option<McpPlan> {
+    if root.get("server").is_none() {
+        root.error("`server` is missing", "for example `server: { command: [node, server.js] }`");
+    }
+    let transport = manifest.server.as_ref().and_then(|server| transport(manifest, server));
     let trusted = trusted(dir, report);
-    let idempotency = idempotency::of_server(map, &trusted);
+    let idempotency = idempotency::of_server(manifest, &trusted);
     if trusted.is_empty() {
-        map.field().warn(
+        root.warn(
             "no tool of this server is trusted, so no agent has one",
             "look at them with `ghostctl toolbox check NAME`, and trust them with `ghostctl toolbox trust NAME`",
         );
     }
     Some(McpPlan {
         transport: transport?,
-        timeout: timeout.unwrap_or(TIMEOUT),
-        output_limit: output_limit.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(OUTPUT),
+        timeout: manifest.timeout_seconds.as_ref().map_or(TIMEOUT, |seconds| Duration::from_secs(seconds.0)),
+        output_limit: manifest.output_limit_bytes.as_ref().map_or(OUTPUT, |bytes| bytes.usize()),
         trusted,
         idempotency,
     })
 }
 
-fn transport(field: &Field<'_>) -> Option<McpTransport> {
-    let map = field.map_of("{ command: [node, server.js] } or { url: 'https://mcp.example/mcp' }")?;
-    let (command, url) = (map.get("command"), map.get("url"));
-    let token_env = map.get("token_env").and_then(|field| read_as::<Variable>(&field).map(|name| name.0));
-    map.finish(&[
-        ("token", "the file never has the value: name the variable with `token_env`"),
-        ("headers", "the token of `token_env` is the only header that is sent"),
-        ("env", "write it beside `server`"),
-    ]);
-    match (command, url) {
+fn transport(manifest: &Read<'_, ManifestSection>, server: &Spanned<ServerSection>) -> Option<McpTransport> {
+    let field = manifest.at(server);
+    match (&server.command, &server.url) {
         (Some(command), None) => {
-            if token_env.is_some() {
+            if server.token_env.is_some() {
                 field.error("`token_env` is for a server with a `url`", "name the variable under `passthrough_env`");
             }
-            let none = BTreeSet::new();
-            let words = command.texts(4_096);
-            if words.is_empty() {
-                command.error("the command is empty", "for example `command: [node, \"{toolbox}/server.js\"]`");
+            if command.is_empty() {
+                let hint = "for example `command: [node, \"{toolbox}/server.js\"]`";
+                manifest.at(command).error("the command is empty", hint);
                 return None;
             }
-            let words = words.iter().map(|(item, text)| pieces(item, text, &none)).collect::<Option<Vec<_>>>()?;
+            let none = BTreeSet::new();
+            let words =
+                command.iter().map(|word| pieces(manifest.at(word), word, &none)).collect::<Option<Vec<_>>>()?;
             Some(McpTransport::Stdio { command: words })
         }
-        (None, Some(url)) => Some(McpTransport::Http { url: address(&url)?, token_env }),
+        (None, Some(url)) => {
+            let token_env = server.token_env.as_ref().map(|name| name.0.clone());
+            Some(McpTransport::Http { url: address(manifest.at(url), url)?, token_env })
+        }
         _ => {
             field.error("a server has either a `command` or a `url`", "write one of them");
             None
@@ -105,8 +107,7 @@ fn transport(field: &Field<'_>) -> Option<McpTransport> {
 }
 
 /// The address of a server. The token would travel in the open over `http`, so that is for this machine only.
-fn address(field: &Field<'_>) -> Option<String> {
-    let text = field.text(2_000)?;
+fn address(field: &Field<'_>, text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let name = match host.strip_prefix('[') {

@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 
 use ghost_domain::text::nearest;
 
+use crate::kinds::Free;
 use crate::plan::toolbox::{Argument, Piece, Place};
 use crate::reader::Field;
+use crate::typed::read_as;
 use crate::yaml::Value;
 
 /// Longest argument, in bytes.
@@ -23,7 +25,7 @@ fn argument(field: &Field<'_>, parameters: &BTreeSet<String>, may_nest: bool) ->
         let inner: Vec<Argument> = field.list().iter().filter_map(|item| argument(item, parameters, false)).collect();
         return Some(Argument::Together(inner));
     }
-    let text = field.string(ARGUMENT_MAX)?;
+    let text = &read_as::<Free<ARGUMENT_MAX>>(field)?.0;
     if let Some(name) = text.strip_prefix('{').and_then(|rest| rest.strip_suffix("...}")) {
         return is_known(field, name, parameters).then(|| Argument::Spread(name.to_owned()));
     }

@@ -11,7 +11,6 @@ use ghost_domain::{AgentId, Limits, Refusal};
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed as _, Deserializer, IntoDeserializer as _, Visitor};
 
-use super::WorldConfig;
 use super::budgets::Budget;
 use crate::heartbeat::HeartbeatBlock;
 use crate::kinds::{Count, Name, NewId, Parsed, Range, Text, Thousandths, Time, Usd};
@@ -319,10 +318,12 @@ pub struct AgentEntry {
 }
 
 /// The agents, each entry with a `count` as many, and the ids of all that the file names.
-pub(super) fn expand(config: &Read<'_, WorldConfig>) -> (Vec<AgentEntry>, BTreeSet<AgentId>) {
+pub(super) fn expand<T>(
+    read: &Read<'_, T>,
+    list: &Spanned<Vec<Spanned<AgentSection>>>,
+) -> (Vec<AgentEntry>, BTreeSet<AgentId>) {
     let (mut agents, mut ids) = (Vec::new(), BTreeSet::new());
-    let list = &config.agents;
-    let field = config.at(list);
+    let field = read.at(list);
     if field.length() == 0 {
         let hint = "name at least one: `- { id: lead, archetype: lead }`";
         field.error("a world needs at least one agent", hint);
@@ -331,10 +332,10 @@ pub(super) fn expand(config: &Read<'_, WorldConfig>) -> (Vec<AgentEntry>, BTreeS
         let room = AGENTS_MAX - u64::try_from(agents.len()).unwrap_or(AGENTS_MAX);
         if section.count.map_or(1, |count| count.0) > room {
             let hint = "use several worlds, or lower `count`";
-            config.at(section).error(format!("a world file may have at most {AGENTS_MAX} agents"), hint);
+            read.at(section).error(format!("a world file may have at most {AGENTS_MAX} agents"), hint);
             break;
         }
-        agents.extend(members(config, section, entry));
+        agents.extend(members(read, section, entry));
     }
     ids.extend(agents.iter().map(|agent| agent.agent_id.clone()));
     // Entries with a problem were reported. Those who name them are right.
@@ -355,14 +356,14 @@ pub(super) fn expand(config: &Read<'_, WorldConfig>) -> (Vec<AgentEntry>, BTreeS
 
 /// The agents of one entry. With a `count` they are numbered, so that more of them can be added without a change of the
 /// others. Each may also write to its own directory.
-fn members(config: &Read<'_, WorldConfig>, section: &Spanned<AgentSection>, entry: usize) -> Vec<AgentEntry> {
+fn members<T>(read: &Read<'_, T>, section: &Spanned<AgentSection>, entry: usize) -> Vec<AgentEntry> {
     let acl = section.write_acl.as_ref();
     let Some(NewId(id)) = &section.id else {
         // Only the form of its prefixes can be checked.
-        acl.map(|words| write_acl(config, words, None));
+        acl.map(|words| write_acl(read, words, None));
         return Vec::new();
     };
-    let acl = acl.and_then(|words| write_acl(config, words, Some(id)));
+    let acl = acl.and_then(|words| write_acl(read, words, Some(id)));
     let Some(count) = section.count else {
         let (agent_id, name) = (id.clone(), section.name.as_ref().map(|name| name.0.clone()));
         return vec![AgentEntry { agent_id, name, write_acl: acl, entry }];
@@ -379,7 +380,7 @@ fn members(config: &Read<'_, WorldConfig>, section: &Spanned<AgentSection>, entr
     };
     // What is wrong with one is wrong with all, so it is reported once.
     let refused = |refusal: Refusal| {
-        config.at(section).error(refusal.message, Hint::of(refusal.hint, "choose a shorter id"));
+        read.at(section).error(refusal.message, Hint::of(refusal.hint, "choose a shorter id"));
     };
     (1..=count.0).map(one).collect::<Result<_, _>>().map_err(refused).unwrap_or_default()
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use ghost_policy::{Action, Mode, Settings, Tier, shipped};
 use serde::Deserialize;
 
-use super::WorldConfig;
 use crate::kinds::{AtMost, Count, Name, TEXT_MAX, Text, Thousandths, Variable, choice, text_kind};
 use crate::plan::web::WebTarget;
 use crate::plan::{RemotePlan, SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
@@ -124,7 +123,7 @@ fn is_this_machine(host: &str) -> bool {
 
 impl SandboxSection {
     /// The plan. Reports keys that do not go together, and those without an effect.
-    pub(super) fn plan(&self, read: &Read<'_, WorldConfig>) -> SandboxPlan {
+    pub(super) fn plan<T>(&self, place: &Field<'_>, read: &Read<'_, T>) -> SandboxPlan {
         let default = SandboxPlan::default();
         let millis = |own: Option<u64>, default| own.map_or(default, Duration::from_millis);
         let max_timeout = millis(self.max_timeout_ms.map(|ms| ms.0), default.max_timeout);
@@ -150,12 +149,12 @@ impl SandboxSection {
             // At most 1,024,000, so it fits.
             cpu_millis: self.cpus.as_ref().map(|cpus| (cpus.0 * 1_000.0).round() as u32),
             containers_max: self.containers_max.as_ref().map_or(default.containers_max, |most| most.usize()),
-            remote: self.remote(read),
+            remote: self.remote(place),
         }
     }
 
     /// What commands reach over the network.
-    fn network(&self, read: &Read<'_, WorldConfig>) -> SandboxNetwork {
+    fn network<T>(&self, read: &Read<'_, T>) -> SandboxNetwork {
         let Some(network) = &self.network else {
             if let Some(hosts) = &self.hosts {
                 without_proxy(read.at(hosts));
@@ -185,15 +184,13 @@ impl SandboxSection {
     }
 
     /// The toolbox server, for the kind `remote`.
-    fn remote(&self, read: &Read<'_, WorldConfig>) -> Option<RemotePlan> {
+    fn remote(&self, place: &Field<'_>) -> Option<RemotePlan> {
         if self.kind != SandboxKind::Remote {
             return None;
         }
-        let section = read.sandbox.as_ref().map(|section| read.at(section))?;
-        let node = section.node();
         for (key, example) in [("url", "https://toolbox.example:9090"), ("token_env", "GHOST_TOOLBOX_TOKEN")] {
-            if node.get(key).is_none() {
-                section.error(format!("`{key}` is missing"), format!("for example `{key}: {example}`"));
+            if place.node().get(key).is_none() {
+                place.error(format!("`{key}` is missing"), format!("for example `{key}: {example}`"));
             }
         }
         let ca_file = self.ca_file.as_ref().map(|file| PathBuf::from(&file.0));
@@ -201,8 +198,8 @@ impl SandboxSection {
     }
 
     /// Warns of keys that another kind of sandbox reads, and of those that nothing reads yet.
-    fn warn_of_kind(&self, read: &Read<'_, WorldConfig>) {
-        fn place<'f, 'n, T>(read: &'f Read<'n, WorldConfig>, key: &Option<Spanned<T>>) -> Option<&'f Field<'n>> {
+    fn warn_of_kind<T>(&self, read: &Read<'_, T>) {
+        fn place<'f, 'n, T, K>(read: &'f Read<'n, T>, key: &Option<Spanned<K>>) -> Option<&'f Field<'n>> {
             key.as_ref().map(|key| read.at(key))
         }
         let docker = [

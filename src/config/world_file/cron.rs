@@ -9,7 +9,6 @@ use ghost_domain::schedule::{Deliver, JobOptions, Missed, Payload, Session, Wake
 use ghost_domain::time::Timestamp;
 use serde::Deserialize;
 
-use super::WorldConfig;
 use crate::kinds::{Count, Parsed, TEXT_MAX, Text, Time, Zone, refused, text_kind};
 use crate::reader::Field;
 use crate::typed::{Read, Spanned};
@@ -89,7 +88,7 @@ impl CronSection {
     }
 
     /// The place of a setting, by the name that refusals use.
-    pub fn place<'f, 'n>(&self, name: &str, read: &'f Read<'n, WorldConfig>) -> Option<&'f Field<'n>> {
+    pub fn place<'f, 'n, T>(&self, name: &str, read: &'f Read<'n, T>) -> Option<&'f Field<'n>> {
         match name {
             "session" => self.session.as_ref().map(|value| read.at(value)),
             "payload" => self.payload.as_ref().map(|value| read.at(value)),
@@ -105,7 +104,7 @@ impl CronSection {
 
     /// The schedules, with their places. A job has exactly one; another number is reported. Each that is there is returned,
     /// so that a mistake in it is reported together with one too many.
-    pub fn whens<'f, 'n>(&self, field: &Field<'n>, read: &'f Read<'n, WorldConfig>) -> Vec<(&'f Field<'n>, When)> {
+    pub fn whens<'f, 'n, T>(&self, field: &Field<'n>, read: &'f Read<'n, T>) -> Vec<(&'f Field<'n>, When)> {
         let written = |key: &str| field.node().get(key).is_some();
         if let Some(zone) = self.zone.as_ref().filter(|_| !written("cron")) {
             let hint = "remove it; `at` takes an offset, such as 18:00:00+01:00";

@@ -9,7 +9,6 @@ pub mod cron;
 mod hints;
 pub mod models;
 pub mod places;
-pub mod sent;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -26,7 +25,7 @@ use self::commands::{CliPolicySection, SandboxSection};
 use self::cron::CronSection;
 use self::hints::HINTS;
 use self::models::{LlmSection, ProviderEntry};
-use self::places::{ListenSection, Place, StorageSection};
+use self::places::{ListenSection, Place, Places, StorageSection};
 use crate::access::AccessDefault;
 use crate::heartbeat::HeartbeatBlock;
 use crate::kinds::{Name, Parsed, Range, TEXT_MAX, Text, Time, Usd, Variable};
@@ -318,6 +317,12 @@ impl<'n> WorldFile<'n> {
         self.at(self.section(agent))
     }
 
+    /// The places of data, workspace, listeners and database.
+    pub fn places(&self) -> Places<'_, 'n, WorldConfig> {
+        let (read, data_dir, workspace_dir) = (&self.config, self.data_dir.as_ref(), self.workspace_dir.as_ref());
+        Places { read, data_dir, workspace_dir, listen: &self.listen, storage: &self.storage }
+    }
+
     /// A word with its place.
     pub fn named<'f, T: Deref<Target = String>>(&'f self, word: &'f Spanned<T>) -> Named<'f> {
         (self.at(word), &word.value)
@@ -345,7 +350,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
             config.at(chars).error("there is no key `ack_max_chars` here", hint);
         }
     }
-    let (agents, ids) = agents::expand(&config);
+    let (agents, ids) = agents::expand(&config, &config.agents);
     let team_names = root.get("teams").map(|teams| teams.items()).unwrap_or_default();
     let team_names = team_names.iter().filter_map(|team| team.get("name")?.node().text().map(str::to_owned)).collect();
     let mut acls = BTreeMap::new();
@@ -356,8 +361,8 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
     if let Some(chars) = config.heartbeat.as_ref().and_then(|heartbeat| heartbeat.ack_max_chars.as_ref()) {
         limits.heartbeat_ack_chars = chars.u32();
     }
-    let (providers, unread) = models::providers(&config, root);
-    let sandbox = config.sandbox.as_ref().map(|section| section.plan(&config)).unwrap_or_default();
+    let (providers, unread) = models::providers(&config, &config.llm, root);
+    let sandbox = config.sandbox.as_ref().map(|section| section.plan(config.at(section), &config)).unwrap_or_default();
     let policy = config.cli_policy.as_ref().map_or_else(ghost_policy::shipped, CliPolicySection::settings);
     Some(WorldFile { agents, ids, team_names, acls, limits, providers, unread, sandbox, policy, config })
 }

@@ -10,14 +10,13 @@ use ghost_domain::text::one_line;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IntoDeserializer as _, Visitor};
 
-use super::{Named, WorldFile};
 use crate::files::real_place;
 use crate::kinds::{Variable, text_kind};
 use crate::plan::Plan;
 use crate::plan::places::{ListenAddress, PlacesPlan, StoragePlan, http_address};
 use crate::reader::Field;
 use crate::substitute::Env;
-use crate::typed::Spanned;
+use crate::typed::{Read, Spanned};
 
 /// The longest path in the file, in bytes.
 const PATH_MAX: usize = 1_024;
@@ -117,12 +116,21 @@ enum Backend {
     Postgres,
 }
 
-impl WorldFile<'_> {
+/// Where the file says that the daemon keeps its data and listens.
+pub struct Places<'w, 'n, T> {
+    pub(super) read: &'w Read<'n, T>,
+    pub(super) data_dir: Option<&'w Spanned<Place>>,
+    pub(super) workspace_dir: Option<&'w Spanned<Place>>,
+    pub(super) listen: &'w ListenSection,
+    pub(super) storage: &'w StorageSection,
+}
+
+impl<T> Places<'_, '_, T> {
     /// The places, with relative paths resolved against the world's directory `dir`.
-    pub fn places(&self, dir: &Path) -> PlacesPlan {
+    pub fn plan(&self, dir: &Path) -> PlacesPlan {
         PlacesPlan {
-            data_dir: self.data_dir.as_ref().and_then(|path| directory(self.named(path), dir)),
-            workspace_dir: self.workspace_dir.as_ref().and_then(|path| directory(self.named(path), dir)),
+            data_dir: self.data_dir.and_then(|path| directory(self.read.at(path), path, dir)),
+            workspace_dir: self.workspace_dir.and_then(|path| directory(self.read.at(path), path, dir)),
             grpc: self.grpc(dir),
             http: self.listen.http.as_ref().map(|address| address.0),
             storage: match self.url_env() {
@@ -134,7 +142,7 @@ impl WorldFile<'_> {
 
     fn grpc(&self, dir: &Path) -> Vec<ListenAddress> {
         let Some(grpc) = &self.listen.grpc else { return Vec::new() };
-        let field = self.at(grpc);
+        let field = self.read.at(grpc);
         let addresses = match &grpc.value {
             Grpc::One(address) => vec![(field, &address.0)],
             Grpc::Several(list) => {
@@ -144,7 +152,7 @@ impl WorldFile<'_> {
                 } else if field.length() > LISTENERS_MAX {
                     field.error("there are too many", format!("name at most {LISTENERS_MAX}"));
                 }
-                list.iter().map(|address| (self.at(address), &address.0)).collect()
+                list.iter().map(|address| (self.read.at(address), &address.0)).collect()
             }
         };
         let socket = |(field, address): (&Field<'_>, &ListenAddress)| {
@@ -163,7 +171,7 @@ impl WorldFile<'_> {
 
     /// Checks that the database has what it needs, and that data and workspace share no directory with the files of the
     /// world. Warns if the URL is not set, which is no error, because a flag may give one.
-    pub fn check_places(&self, root: &Field<'_>, plan: &Plan, env: Env<'_>) {
+    pub fn check(&self, root: &Field<'_>, plan: &Plan, env: Env<'_>) {
         if let Some(storage) = root.get("storage") {
             let written = |key: &str| storage.node().get(key).is_some();
             match (self.storage.backend, &self.storage.url_env) {
@@ -175,7 +183,7 @@ impl WorldFile<'_> {
                 (None, _) if written("backend") => {}
                 (_, Some(url_env)) => {
                     let hint = "write `backend: postgres`, or remove this key";
-                    self.at(url_env).error("the backend is `sqlite`, which has no URL", hint);
+                    self.read.at(url_env).error("the backend is `sqlite`, which has no URL", hint);
                 }
                 _ => {}
             }
@@ -184,19 +192,19 @@ impl WorldFile<'_> {
             && env(&url_env.0).is_none_or(|url| url.is_empty())
         {
             let message = format!("`{}` is not set: the world cannot start without the URL of its database", url_env.0);
-            self.at(url_env).warn(message, "set it to postgres://USER:PASSWORD@HOST/DATABASE");
+            self.read.at(url_env).warn(message, "set it to postgres://USER:PASSWORD@HOST/DATABASE");
         }
-        if let (Some(path), Some(data)) = (&self.data_dir, &plan.places.data_dir)
+        if let (Some(path), Some(data)) = (self.data_dir, &plan.places.data_dir)
             && let Some(dir) = plan.data_conflict(data)
         {
-            self.at(path).error(
+            self.read.at(path).error(
                 format!("the data would be among the files of {}", dir.display()),
                 "name a directory of its own, such as `data`",
             );
         }
-        let (Some(path), Some(workspace)) = (&self.workspace_dir, &plan.places.workspace_dir) else { return };
+        let (Some(path), Some(workspace)) = (self.workspace_dir, &plan.places.workspace_dir) else { return };
         if let Some(dir) = plan.workspace_conflict(workspace, plan.places.data_dir.as_deref()) {
-            self.at(path).error(
+            self.read.at(path).error(
                 format!("agents write into the workspace, and it would share files with {}", dir.display()),
                 "name a directory of its own, such as `workspace`",
             );
@@ -205,7 +213,7 @@ impl WorldFile<'_> {
 }
 
 /// The place of a directory. It need not exist yet.
-fn directory((field, text): Named<'_>, dir: &Path) -> Option<PathBuf> {
+fn directory(field: &Field<'_>, text: &str, dir: &Path) -> Option<PathBuf> {
     let place = real_place(&dir.join(text));
     if place.metadata().is_ok_and(|meta| !meta.is_dir()) {
         field.error(format!("`{}` is not a directory", field.shown()), "name a directory; it is made if it is missing");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_config::plan::{ProviderKind, ProviderPlan};
@@ -10,10 +11,29 @@ use ghost_domain::transcript::{Block, Role, TokenUsage};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-use super::provider_plan;
 use crate::error::{ErrorKind, ProviderError};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
 use crate::providers::Providers;
+
+/// A plan of `kind` with short pauses, four parallel calls and three attempts.
+#[must_use]
+pub fn provider_plan(kind: ProviderKind, base_url: Option<String>) -> ProviderPlan {
+    ProviderPlan {
+        kind,
+        base_url,
+        api_key_env: None,
+        concurrency: 4,
+        attempts: 3,
+        retry_base: Duration::from_millis(10),
+        retry_cap: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(60),
+        dir: None,
+        headers: Default::default(),
+        query: Default::default(),
+        extra_body: Default::default(),
+        api: None,
+    }
+}
 
 /// The model's reply to one request.
 pub enum Reply {

@@ -9,15 +9,13 @@ mod server;
 mod strict;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ghost_config::plan::{ProviderKind, ProviderPlan};
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{AgentId, TurnId};
 
 use crate::model::ModelRequest;
 
-pub use fake_model::{FakeModel, Reply, block, call, calls, fail, results, say};
+pub use fake_model::{FakeModel, Reply, block, call, calls, fail, provider_plan, results, say};
 pub use fake_openai::{FakeAnswer, FakeCall, FakeOpenAi};
 pub use server::{FakeEnd, FakeReply, FakeRequest, FakeServer};
 pub use strict::{Asked, StrictServer, Wire};
@@ -48,26 +46,6 @@ fn tester() -> AgentId {
     // The literal is a valid id; every test that uses this proves it.
     #[allow(clippy::expect_used)]
     "tester".parse().expect("a valid agent id")
-}
-
-/// A plan of `kind` with short pauses, four parallel calls and three attempts.
-#[must_use]
-pub fn provider_plan(kind: ProviderKind, base_url: Option<String>) -> ProviderPlan {
-    ProviderPlan {
-        kind,
-        base_url,
-        api_key_env: None,
-        concurrency: 4,
-        attempts: 3,
-        retry_base: Duration::from_millis(10),
-        retry_cap: Duration::from_secs(1),
-        idle_timeout: Duration::from_secs(60),
-        dir: None,
-        headers: Default::default(),
-        query: Default::default(),
-        extra_body: Default::default(),
-        api: None,
-    }
 }
 
 const PAGE: &str = "<html><body><h1>We will be back soon</h1></body></html>";
