@@ -216,7 +216,7 @@ async fn watch(client: &Client, as_json: bool, out: &mut Output) -> Result<Answe
         ..v1::SubscribeRequest::default()
     };
     let form = Box::new(move |event: &Event, ephemeral| match as_json {
-        true => Some(format!("{}\n", json::event(event, ephemeral))),
+        true => Some(json_line(&json::event(event, ephemeral))),
         false => Some(changed(event, &view)),
     });
     print_events(client, request, form, out).await

@@ -11,9 +11,7 @@ use serde::de::{self, Deserializer, Visitor};
 use crate::kinds::Text;
 use crate::plan::toolbox::{CommandTool, Idempotency, ResultForm, TrustedTool};
 use crate::reader::Field;
-use crate::typed::{Read, choice, problem};
-
-use super::sections::ManifestSection;
+use crate::typed::{Read, Spanned, choice, problem};
 
 /// `idempotency` of a tool: `none`, `key`, `person`, or `{ ask: TOOL }`.
 #[derive(Clone, Default)]
@@ -57,12 +55,13 @@ impl<'de> Deserialize<'de> for Declared {
 }
 
 /// The declarations for the tools of a server. Names that no trusted tool has are reported.
-pub(super) fn of_server(
-    manifest: &Read<'_, ManifestSection>,
+pub(super) fn of_server<T>(
+    read: &Read<'_, T>,
+    declarations: &BTreeMap<String, Spanned<Declared>>,
     trusted: &[TrustedTool],
 ) -> BTreeMap<String, Idempotency> {
     let mut found = BTreeMap::new();
-    for (name, declared) in &manifest.idempotency {
+    for (name, declared) in declarations {
         let asked = match &declared.0 {
             Idempotency::Ask(tool) => Some(tool.as_str()),
             Idempotency::Key | Idempotency::Person | Idempotency::None => None,
@@ -70,7 +69,7 @@ pub(super) fn of_server(
         for named in asked.into_iter().chain([name.as_str()]) {
             // Before the first `toolbox trust`, no name is known.
             if !trusted.is_empty() && !trusted.iter().any(|tool| tool.tool == named) {
-                manifest.at(declared).warn(
+                read.at(declared).warn(
                     format!("no trusted tool of this server is called `{named}`"),
                     "see `ghostctl toolbox check NAME`",
                 );

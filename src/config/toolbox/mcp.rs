@@ -62,7 +62,7 @@ pub(super) fn mcp(
     }
     let transport = manifest.server.as_ref().and_then(|server| transport(manifest, server));
     let trusted = trusted(dir, report);
-    let idempotency = idempotency::of_server(manifest, &trusted);
+    let idempotency = idempotency::of_server(manifest, &manifest.idempotency, &trusted);
     if trusted.is_empty() {
         root.warn(
             "no tool of this server is trusted, so no agent has one",
