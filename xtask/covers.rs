@@ -162,7 +162,8 @@ mod tests {
                     it_holds() {\n";
         let (covers, problems) = scanned(text);
         assert_eq!(problems, Vec::<String>::new());
-        let catalogue = "| CHAT-04 | a \\| b | built |\n| BI-10a | c | partly |\n| x | y |\n| CHAT-15 | d | planned |\n";
+        let catalogue =
+            "| CHAT-04 | a \\| b | built |\n| BI-10a | c | partly |\n| x | y |\n| CHAT-15 | d | planned |\n";
         let tests = "CHAT-04 (built): a.rs: it_holds\nBI-10a (partly): a.rs\nCHAT-15 (planned): a.rs: it_holds\n";
         assert_eq!(printed(catalogue, &covers), tests);
         assert_eq!(printed(catalogue, &Covers::new()).lines().next(), Some("CHAT-04 (built): "));

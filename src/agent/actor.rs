@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use ghost_domain::text::panic_text;
 use ghost_domain::{Activity, AgentId, Code, Refusal, TurnId};
 use ghost_operations::Wait;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
-use crate::panics;
 use crate::retry_write::Pauses;
 use crate::session::AgentSession;
 use crate::turn;
@@ -122,7 +122,7 @@ impl State {
         let task = self.tasks;
         self.task = Some(Task(tokio::spawn(async move {
             let result = AssertUnwindSafe(turn::work(&engine, &agent_id, &session)).catch_unwind().await;
-            let result = result.map_err(|panic| panics::text(&*panic));
+            let result = result.map_err(|panic| panic_text(&*panic));
             // The send fails only if the actor has ended. Its supervisor then takes care of the
             // inbox.
             let _ = myself.cast(AgentMsg::Worked { task, result });

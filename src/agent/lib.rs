@@ -11,7 +11,6 @@ pub mod budget_queue;
 pub mod engine;
 pub mod images;
 pub mod log;
-pub mod panics;
 pub mod profile;
 pub mod prompt;
 mod retry_write;

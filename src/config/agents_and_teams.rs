@@ -58,6 +58,7 @@ pub fn agents_and_teams(
     }
     let known = &world.ids;
     let (teams, membership) = teams(world);
+    let own_limits: Vec<AgentLimits> = world.entries().iter().map(|entry| entry.overrides.limits(world)).collect();
     let mut equal: BTreeSet<Arc<ToolAccess>> = shared.values().cloned().collect();
     let agents = world
         .agents
@@ -68,8 +69,8 @@ pub fn agents_and_teams(
             let (section, place) = (world.section(entry), world.place(entry));
             let extra = own_groups(world, section, groups);
             let write_acl = write_acl(world, entry);
-            let own_limits = section.overrides.limits(world);
-            if let Some(message) = above_world(&own_limits, &world.limits) {
+            let own_limits = &own_limits[entry.entry];
+            if let Some(message) = above_world(own_limits, &world.limits) {
                 place.warn(message, "raise `limits`, or omit it here");
             }
             let (field, name) = world.named(section.archetype.as_ref()?);
@@ -108,7 +109,7 @@ pub fn agents_and_teams(
                 access,
                 write_acl,
                 model,
-                limits: limits(&own_limits, &archetype.config.limits),
+                limits: limits(own_limits, &archetype.config.limits),
                 line: place.line(),
             })
         })

@@ -13,6 +13,8 @@ use crate::problem::Hint;
 use crate::reader::{ENTRIES_MAX, Field, is_free};
 use crate::yaml::{Key, Node, Value};
 
+/// The beginning of the name of a newtype that is a text, a map with the hints of the rest of the name, or a list.
+pub const TEXT_OR: &str = "$text_or ";
 /// The name of a newtype that remembers its place.
 pub const SPANNED: &str = "$spanned";
 /// The name of a newtype whose text must not come from a variable.
@@ -106,7 +108,7 @@ impl<'p, 'n> De<'p, 'n> {
     fn number<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, Error<'n>> {
         let wanted = remedy(&visitor).unwrap_or_else(|| "write a whole number".to_owned());
         let number = self.plain("a whole number", &wanted, whole)?;
-        visitor.visit_u64(number).map_err(|error: Error<'n>| error.at(&self.field))
+        visitor.visit_u64(number).map_err(|error: Error<'n>| error.of_text(&self.field))
     }
 
     fn pairs(&self, such_as: &str) -> Result<&'n [(Key, Node)], Error<'n>> {
@@ -118,6 +120,19 @@ impl<'p, 'n> De<'p, 'n> {
                 self.wanted("a map", "write `key: value` on indented lines below it, or { key: value }")
             }
             _ => self.wanted("a map", format!("for example {such_as}")),
+        }
+    }
+
+    /// A single value as its text, a map with the hints of `name`, or a list.
+    fn text_or<V: Visitor<'n>>(self, name: &str, visitor: V) -> Result<V::Value, Error<'n>> {
+        match &self.field.node().value {
+            Value::Map(pairs) => {
+                let pairs = Pairs { of: &self, hints: Some(self.pass.hints(name)), pairs: pairs.iter(), value: None };
+                visitor.visit_map(pairs).map_err(|error| error.at(&self.field))
+            }
+            Value::List(_) => self.deserialize_seq(visitor),
+            _ if self.field.is_null() => visitor.visit_unit().map_err(|error: Error<'n>| error.at(&self.field)),
+            _ => self.deserialize_str(visitor),
         }
     }
 
@@ -139,7 +154,7 @@ impl<'n> Deserializer<'n> for De<'_, 'n> {
             Value::Map(_) => self.deserialize_map(visitor),
             Value::Scalar { .. } if self.field.is_unset() => Err(Error::silent(&self.field)),
             Value::Scalar { .. } => {
-                let read = match crate::json::of(self.field.node()) {
+                let read = match self.field.node().json() {
                     serde_json::Value::Bool(flag) => visitor.visit_bool(flag),
                     serde_json::Value::String(text) => visitor.visit_string(text),
                     serde_json::Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
@@ -149,7 +164,7 @@ impl<'n> Deserializer<'n> for De<'_, 'n> {
                     },
                     _ => visitor.visit_unit(),
                 };
-                read.map_err(|error: Error<'n>| error.at(&self.field))
+                read.map_err(|error: Error<'n>| error.of_text(&self.field))
             }
         }
     }
@@ -171,12 +186,12 @@ impl<'n> Deserializer<'n> for De<'_, 'n> {
         let read = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
         let wanted = remedy(&visitor).unwrap_or_else(|| "write a number".to_owned());
         let number = self.plain("a number", &wanted, read)?;
-        visitor.visit_f64(number).map_err(|error: Error<'n>| error.at(&self.field))
+        visitor.visit_f64(number).map_err(|error: Error<'n>| error.of_text(&self.field))
     }
 
     fn deserialize_str<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, Error<'n>> {
         let text = self.text(remedy(&visitor))?;
-        visitor.visit_borrowed_str(text).map_err(|error: Error<'n>| error.at(&self.field))
+        visitor.visit_borrowed_str(text).map_err(|error: Error<'n>| error.of_text(&self.field))
     }
 
     fn deserialize_string<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, Error<'n>> {
@@ -203,7 +218,10 @@ impl<'n> Deserializer<'n> for De<'_, 'n> {
                 let hint = "write the variable's name alone, without `${}`";
                 self.error("this is the value of a variable, not its name", hint)
             }
-            _ => visitor.visit_newtype_struct(self),
+            _ => match name.strip_prefix(TEXT_OR) {
+                Some(name) => self.text_or(name, visitor),
+                None => visitor.visit_newtype_struct(self),
+            },
         }
     }
 
@@ -269,7 +287,7 @@ impl<'n> Deserializer<'n> for De<'_, 'n> {
             return self.wanted("a value for this", format!("it may be: {}", variants.join(", ")));
         }
         let text = self.text(None)?;
-        visitor.visit_enum(StrDeserializer::new(text)).map_err(|error: Error<'n>| error.at(&self.field))
+        visitor.visit_enum(StrDeserializer::new(text)).map_err(|error: Error<'n>| error.of_text(&self.field))
     }
 
     fn deserialize_ignored_any<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, Error<'n>> {
@@ -332,7 +350,7 @@ impl<'n> de::MapAccess<'n> for Pairs<'_, '_, 'n> {
     }
 }
 /// Parses a whole number in decimal digits. Underscores between them are allowed.
-fn whole(text: &str) -> Option<u64> {
+pub(crate) fn whole(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
     let edges = text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && !text.ends_with('_');
     (digits && edges).then(|| text.replace('_', "")).and_then(|text| text.parse().ok())

@@ -153,7 +153,7 @@ text_kind! {
     pub Url(String), 2_000, |url| {
         let hint = "write it as https://HOST/PATH or http://HOST:PORT/PATH";
         check_base_url(url).map_err(|_| ("this is not the address of a server".to_owned(), hint.to_owned()))?;
-        Ok(url.trim_end_matches('/').to_owned())
+        Ok(url.to_owned())
     }, "^https?://."
 }
 

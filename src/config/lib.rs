@@ -26,10 +26,8 @@ mod heartbeat;
 #[cfg(test)]
 mod hints_tests;
 pub mod init;
-mod json;
 mod kinds;
 mod knowledge;
-mod known_models;
 pub mod load;
 mod markdown;
 mod mistakes;
@@ -40,7 +38,6 @@ pub mod models;
 mod models_file_tests;
 mod near_names;
 mod node;
-mod outside;
 pub mod plan;
 mod price;
 pub mod problem;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use ghost_domain::text::{clip, nearest};
+use ghost_domain::text::{clip, nearest, one_line};
 use serde::de::{self, Unexpected};
 
 use crate::problem::Hint;
@@ -72,8 +72,25 @@ impl<'n> Error<'n> {
 
     /// The error at `field`, unless it has a place already.
     pub fn at(mut self, field: &Field<'n>) -> Self {
-        self.0.at.get_or_insert_with(|| field.clone());
+        if self.0.at.is_none() {
+            if let Some((message, _)) = &mut self.0.problem {
+                *message = one_line(message);
+            }
+            self.0.at = Some(field.clone());
+        }
         self
+    }
+
+    /// The error of a type that was given the text of `field`. What came from a variable may be a secret, of which a message
+    /// could hold a part, so the message names the variable instead.
+    pub fn of_text(mut self, field: &Field<'n>) -> Self {
+        if let Some((message, _)) = &mut self.0.problem
+            && self.0.at.is_none()
+            && field.node().text().is_some_and(|text| text != field.written())
+        {
+            *message = format!("`{}` is not a value for this", field.shown());
+        }
+        self.at(field)
     }
 }
 /// Separates the message from the hint of a [`problem`].
@@ -135,8 +152,12 @@ impl de::Error for Error<'_> {
         }
     }
 
-    fn invalid_type(_: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(format!("it is not {expected}"), "see docs/configuration.md")
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        let expected = expected.to_string();
+        match expected.starts_with("write ") {
+            true => Self::new(format!("{found} does not belong here"), expected),
+            false => Self::new(format!("it is not {expected}"), "see docs/configuration.md"),
+        }
     }
 }
 /// The hint for a key that a map does not have.

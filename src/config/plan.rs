@@ -4,11 +4,8 @@
 //! The value of a secret must never be in a plan. A plan holds the name of the environment variable
 //! that contains the secret.
 
-pub mod approvals;
 pub mod archetype;
-pub mod coding;
 pub mod droids;
-pub mod heartbeat;
 pub mod http;
 pub mod models;
 pub mod origins;
@@ -23,19 +20,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ghost_domain::conversation::{CONTROL, CONTROL_ACTIONS, WEBHOOK};
 use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{
-    ActionKind, AgentId, BudgetLimits, ChatWake, Declared, HeldSkill, KnowledgeSeed, Limits, Reactions, Scope,
+    ActionKind, AgentId, BudgetLimits, ChatWake, Declared, HeldSkill, KnowledgeSeed, Limits, Money, Reactions, Scope,
 };
 
 use serde::Deserialize;
 
-pub use self::approvals::ApprovalsPlan;
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
-pub use self::coding::CodingPlan;
 pub use self::droids::DroidsPlan;
-pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
 pub use self::http::HttpPlan;
 pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
@@ -44,6 +39,7 @@ pub use self::sandbox::{RemotePlan, SandboxKind, SandboxNetwork, SandboxPlan, Sa
 pub use self::toolbox::ToolboxPlan;
 pub use self::web::WebPlan;
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
+pub use crate::heartbeat::{ActiveHours, HeartbeatPlan};
 use crate::kinds::number;
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
@@ -200,6 +196,22 @@ impl Plan {
             0..=RECEIVERS_MAX => self.agents.iter().map(|agent| agent.agent_id.to_string()).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// The actions that an adapter supports. Empty if the world has no adapter of that name.
+    #[must_use]
+    pub fn channel_actions(&self, adapter: &str) -> &[ActionKind] {
+        match adapter.strip_prefix(WEBHOOK) {
+            Some(name) => self.webhooks.get(name).map_or(&[], |webhook| &webhook.actions),
+            None if adapter == CONTROL => CONTROL_ACTIONS,
+            None => &[],
+        }
+    }
+
+    /// How readily agents of an archetype react.
+    #[must_use]
+    pub fn reactions_of(&self, archetype: &str) -> Reactions {
+        self.archetypes.get(archetype).and_then(|archetype| archetype.config.reactions).unwrap_or(self.reactions)
     }
 
     /// The heartbeat of an agent with this archetype, if it has one.
@@ -380,4 +392,29 @@ pub struct TeamPlan {
     pub intensity: Intensity,
     /// The members, in start order.
     pub agents: Vec<AgentId>,
+}
+
+/// The `approvals` of a world file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovalsPlan {
+    /// Canonical names of the tools whose every call waits for an operator.
+    pub tools: BTreeSet<String>,
+    /// Principals that may answer. If there are none, every operator may, but not with `/approve` in a conversation.
+    pub approvers: BTreeSet<String>,
+    /// How long a call waits.
+    pub expires: Duration,
+}
+
+impl Default for ApprovalsPlan {
+    fn default() -> Self {
+        Self { tools: BTreeSet::new(), approvers: BTreeSet::new(), expires: Duration::from_secs(30 * 60) }
+    }
+}
+
+/// The `coding` of a world file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CodingPlan {
+    /// What one run may cost at most. It is reserved before the run; a run that tells no cost is charged all of it. Without
+    /// it, nothing is reserved, and no run starts where a budget counts money.
+    pub run_budget: Option<Money>,
 }

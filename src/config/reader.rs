@@ -152,7 +152,7 @@ impl<'n> Field<'n> {
 
     /// The value as JSON. Plain scalars follow YAML's core schema.
     pub fn json(&self) -> serde_json::Value {
-        crate::json::of(self.node)
+        self.node.json()
     }
 
     /// The number of entries, even if they are too many to be read.

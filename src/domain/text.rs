@@ -121,6 +121,16 @@ pub fn one_line(text: &str) -> String {
     spaced.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The message of a panic, if its payload is a string.
+#[must_use]
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
 /// The word with its article: `an` before a vowel, otherwise `a`.
 #[must_use]
 pub fn a(word: &str) -> String {

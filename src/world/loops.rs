@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use ghost_agent::panics;
 use ghost_domain::Timestamp;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::Backoff;
+use ghost_domain::text::panic_text;
 use ghost_domain::time::BoxFuture;
 use ghost_operations::OperationContext;
 use ghost_store::Store;
@@ -129,7 +129,7 @@ pub(crate) async fn supervise(
         let error = match run {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
-            Err(panic) => format!("panic: {}", panics::text(&*panic)),
+            Err(panic) => format!("panic: {}", panic_text(&*panic)),
         };
         // A panic's text may contain secrets that the loop handled.
         let error: String = ctx.redactor.redact(&error).chars().take(ERROR_CHARS).collect();

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ghost_agent::{AgentMsg, BudgetQueue, panics};
+use ghost_agent::{AgentMsg, BudgetQueue};
 use ghost_domain::ports::{Signal, Wake};
+use ghost_domain::text::panic_text;
 use ghost_domain::{AgentId, AskId, Timestamp};
 use ghost_tools::GrantCache;
 use ractor::ActorRef;
@@ -253,7 +254,7 @@ impl Wake for SignalRouter {
             // end the daemon.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.pass_on(signal))) {
                 *self.failed.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Some(format!("panic: {}", panics::text(&*panic)));
+                    Some(format!("panic: {}", panic_text(&*panic)));
                 self.alarm.notify_one();
             }
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::{CallOutcome, Effect, JournalRow, Step};
+use ghost_domain::text::panic_text;
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Code, Refusal, Turn, TurnId};
 use ghost_operations::droids;
@@ -110,7 +111,7 @@ pub async fn call_for_operator(
     let outcomes = match AssertUnwindSafe(runner.act_once(call)).catch_unwind().await {
         Ok(outcomes) => outcomes,
         Err(panic) => {
-            let text = engine.services.ctx.excerpt(&crate::panics::text(&*panic), 300);
+            let text = engine.services.ctx.excerpt(&panic_text(&*panic), 300);
             Err(Refusal::new(Code::OutcomeUnknown, format!("{tool} panicked: {text}"))
                 .hint("it may or may not have happened; check which effects it had"))
         }

@@ -203,7 +203,7 @@ impl TryFrom<SearchSection> for SearchPlan {
             SearchKind::Brave => (Some("https://api.search.brave.com"), Some("BRAVE_API_KEY")),
             SearchKind::Searxng => (None, None),
         };
-        let base_url = base_url.map(|url| url.0).or(address.map(str::to_owned));
+        let base_url = base_url.map(|url| url.trim_end_matches('/').to_owned()).or(address.map(str::to_owned));
         Ok(Self {
             kind: provider,
             base_url: base_url
@@ -224,7 +224,7 @@ pub struct GooglePlan {
     #[serde(deserialize_with = "each::<Name, _, _>")]
     pub models: Vec<String>,
     /// The address of the API, without its path.
-    #[serde(deserialize_with = "by::<Url, _, _>")]
+    #[serde(deserialize_with = "base_url")]
     pub base_url: String,
     /// The variable with the key.
     #[serde(deserialize_with = "by::<Variable, _, _>")]
@@ -232,6 +232,10 @@ pub struct GooglePlan {
     /// The price of one query that the model makes, in US dollars.
     #[serde(deserialize_with = "by::<Usd, _, _>")]
     pub usd_per_query: Money,
+}
+
+fn base_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Url::deserialize(deserializer)?.trim_end_matches('/').to_owned())
 }
 
 impl Default for GooglePlan {

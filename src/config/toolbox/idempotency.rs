@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for Declared {
                 asked.map(|tool| Idempotency::Ask(tool.0)).ok_or_else(missing)
             }
         }
-        deserializer.deserialize_any(Either).map(Self)
+        deserializer.deserialize_newtype_struct("$text_or AskSection", Either).map(Self)
     }
 }
 

@@ -185,8 +185,14 @@ fn runtime(manifest: &Read<'_, ManifestSection>, section: &Spanned<RuntimeSectio
             let (url, token_env) = (section.url.as_ref()?.0.clone(), section.token_env.as_ref()?.0.clone());
             Some(ToolboxRuntime::Remote(RemotePlan { url, token_env, ca_file }))
         }
-        Some(false) => Some(ToolboxRuntime::Sandbox),
-        None => None,
+        // What the kind should be is unknown.
+        None if field.get("kind").is_some() => None,
+        Some(false) | None => {
+            for field in ["url", "token_env", "ca_file"].into_iter().filter_map(|key| field.get(key)) {
+                field.error("only a toolbox server has it", "write `kind: remote` beside it, or remove it");
+            }
+            Some(ToolboxRuntime::Sandbox)
+        }
     }
 }
 

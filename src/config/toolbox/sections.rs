@@ -212,7 +212,7 @@ pub(super) struct ServerSection {
 }
 
 /// What messages say of the maps of a manifest.
-pub(super) static HINTS: [Hints; 5] = [
+pub(super) static HINTS: [Hints; 6] = [
     Hints {
         of: "ManifestSection",
         need: &[("name", "devtools")],
@@ -230,6 +230,11 @@ pub(super) static HINTS: [Hints; 5] = [
         such_as: "{ name: search, description: Search the notes, command: [search] }",
         need: &[("name", "search"), ("description", "Search the notes"), ("command", "[search]")],
         misplaced: &[&[("timeout", "write `timeout_seconds`"), ("env", "write it beside `tools`; all tools get it")]],
+        ..Hints::NONE
+    },
+    Hints {
+        of: "AskSection",
+        misplaced: &[&[("tool", "write `ask`"), ("key", "write `idempotency: key`")]],
         ..Hints::NONE
     },
     Hints { of: "RequiresSection", such_as: "{ bins: [git] }", ..Hints::NONE },

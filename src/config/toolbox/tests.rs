@@ -128,6 +128,8 @@ fn every_mistake_has_its_line_its_field_and_a_hint() {
         ("type: object\n", "type: array\n", "tools[0].parameters", "object"),
         ("query: { type: string }", "home: { type: string }", "tools[0].parameters", "rename"),
         ("bins: [git]", "bins: [\"git; rm\"]", "tools[0].requires.bins[0]", "name"),
+        ("{ kind: sandbox }", "{ url: 'https://a' }", "runtime.url", "kind: remote"),
+        ("{ kind: sandbox }", "{ kind: sandbox, token_env: T }", "runtime.token_env", "kind: remote"),
         ("{ kind: sandbox }", "{ kind: local }", "runtime.kind", "kind: sandbox"),
         ("{ kind: sandbox }", "{ kind: remote, url: 'http://a.example' }", "runtime.url", "https://"),
         ("bin_dir: bin", "bin_dir: ../bin", "bin_dir", "bin"),

@@ -12,13 +12,13 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed as _, Deserializer, IntoDeserializer as _, Visitor};
 
 use super::budgets::Budget;
+use crate::deserializer::whole;
 use crate::heartbeat::HeartbeatBlock;
 use crate::kinds::{Count, Name, NewId, Parsed, Range, Text, Thousandths, Time, Usd};
 use crate::plan::{AgentLimits, ModelChoice, RestartPlan};
 use crate::problem::Hint;
 use crate::reader::Field;
 use crate::typed::{Read, Spanned, problem};
-use crate::yaml::Value;
 
 /// The largest `count` of one entry, and of all agents of a world file together.
 pub const AGENTS_MAX: u64 = 100_000;
@@ -285,15 +285,15 @@ impl<'de> Deserialize<'de> for BackoffSection {
                 Ok(BackoffMap { base: Some(base), cap: None })
             }
 
-            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<BackoffMap, E> {
-                self.visit_str(&seconds.to_string())
+            fn visit_unit<E: de::Error>(self) -> Result<BackoffMap, E> {
+                Ok(BackoffMap::default())
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<BackoffMap, A::Error> {
                 BackoffMap::deserialize(de::value::MapAccessDeserializer::new(map))
             }
         }
-        let BackoffMap { base, cap } = deserializer.deserialize_any(Either)?;
+        let BackoffMap { base, cap } = deserializer.deserialize_newtype_struct("$text_or BackoffMap", Either)?;
         let default = Backoff::default();
         let base = base.map_or(default.base, |base| base.0);
         let cap = cap.map_or(default.cap.max(base), |cap| cap.0);
@@ -314,7 +314,7 @@ pub struct AgentEntry {
     /// The directories that it may write to, if its entry names them.
     pub write_acl: Option<WriteAcl>,
     /// The position of its entry in the list of those that could be read.
-    pub(super) entry: usize,
+    pub entry: usize,
 }
 
 /// The agents, each entry with a `count` as many, and the ids of all that the file names.
@@ -338,17 +338,15 @@ pub(super) fn expand<T>(
         agents.extend(members(read, section, entry));
     }
     ids.extend(agents.iter().map(|agent| agent.agent_id.clone()));
-    // Entries with a problem were reported. Those who name them are right.
-    if let Value::List(items) = &field.node().value {
-        let named = |item: &crate::yaml::Node| {
-            let id = item.get("id")?.text()?.to_owned();
-            Some((id, item.get("count").and_then(|count| count.text()?.parse::<u64>().ok())))
-        };
-        for (id, count) in items.iter().filter_map(named) {
-            match count {
-                None => ids.extend(id.parse::<AgentId>().ok()),
-                Some(count) => ids.extend((1..=count.min(AGENTS_MAX)).filter_map(|n| format!("{id}-{n}").parse().ok())),
-            }
+    // An entry that could not be read was reported. Those who name its agents are right.
+    let is_read = |item: &Field<'_>| list.iter().any(|section| std::ptr::eq(read.at(section).node(), item.node()));
+    let unread = field.items().into_iter().filter(|item| !is_read(item));
+    for (id, count) in unread.filter_map(|item| Some((item.node().get("id")?.text()?.to_owned(), item.get("count")))) {
+        let count = count.and_then(|count| whole(count.node().text()?));
+        let room = (AGENTS_MAX as usize).saturating_sub(ids.len());
+        match count {
+            None => ids.extend(id.parse::<AgentId>().ok()),
+            Some(count) => ids.extend((1..=count).take(room).filter_map(|n| format!("{id}-{n}").parse().ok())),
         }
     }
     (agents, ids)

@@ -144,7 +144,7 @@ impl SandboxSection {
             stderr_limit: self.stderr_limit.map_or(default.stderr_limit, Count::usize),
             image: self.image.as_ref().map_or(default.image, |image| image.0.clone()),
             scope: self.scope.as_ref().map_or(default.scope, |scope| scope.value),
-            network: self.network(read),
+            network: self.network(place, read),
             hosts: self.hosts.as_ref().map(|hosts| hosts.0.clone()).unwrap_or_default(),
             // At most 1,024,000, so it fits.
             cpu_millis: self.cpus.as_ref().map(|cpus| (cpus.0 * 1_000.0).round() as u32),
@@ -154,9 +154,11 @@ impl SandboxSection {
     }
 
     /// What commands reach over the network.
-    fn network<T>(&self, read: &Read<'_, T>) -> SandboxNetwork {
+    fn network<T>(&self, place: &Field<'_>, read: &Read<'_, T>) -> SandboxNetwork {
+        let written = |key: &str| place.node().get(key).is_some();
         let Some(network) = &self.network else {
-            if let Some(hosts) = &self.hosts {
+            // A wrong network was reported; what it should be is unknown.
+            if let Some(hosts) = self.hosts.as_ref().filter(|_| !written("network")) {
                 without_proxy(read.at(hosts));
             }
             return SandboxNetwork::None;
@@ -171,7 +173,7 @@ impl SandboxSection {
                 let hint = "write `network: none`, or use another `kind`";
                 field.error("commands on a toolbox server have no network", hint);
             }
-            (SandboxNetwork::Proxy, None) => {
+            (SandboxNetwork::Proxy, None) if !written("hosts") => {
                 let hint = "add `hosts: [crates.io, \"*.crates.io\"]`";
                 field.error("no hosts are named that commands may reach", hint);
             }

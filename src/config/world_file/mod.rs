@@ -349,6 +349,10 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
             let hint = "it is one limit for the whole world: write it under `heartbeat` at the top of the file";
             config.at(chars).error("there is no key `ack_max_chars` here", hint);
         }
+        if let Some(usd) = &entry.overrides.daily_cost_usd {
+            let hint = "write `budget: { usd_per_day: … }` in the entry of the agent";
+            config.at(usd).error("there is no key `daily_cost_usd` here", hint);
+        }
     }
     let (agents, ids) = agents::expand(&config, &config.agents);
     let team_names = root.get("teams").map(|teams| teams.items()).unwrap_or_default();

@@ -70,10 +70,6 @@ impl<'de> Deserialize<'de> for Grpc {
                 Address::deserialize(text.into_deserializer()).map(Grpc::One)
             }
 
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Grpc, E> {
-                self.visit_str(&number.to_string())
-            }
-
             fn visit_unit<E: de::Error>(self) -> Result<Grpc, E> {
                 Ok(Grpc::Several(Vec::new()))
             }
@@ -86,7 +82,7 @@ impl<'de> Deserialize<'de> for Grpc {
                 Ok(Grpc::Several(found))
             }
         }
-        deserializer.deserialize_any(OneOrSeveral)
+        deserializer.deserialize_newtype_struct("$text_or ", OneOrSeveral)
     }
 }
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use ghost_agent::panics;
 use ghost_domain::conversation::{CONTROL, WEBHOOK};
+use ghost_domain::text::panic_text;
 use ghost_domain::{Action, ConversationId, Refusal, Timestamp};
 use ghost_operations::conversations::{self as rules, Outcome, OutgoingMessage};
 use ghost_store::Tx;
@@ -180,7 +180,7 @@ async fn deliver(world: &World, entry_key: EntryKey, http: &Http) -> Result<(), 
 async fn attempt_delivery(adapter: &dyn Adapter, world: &World, outgoing: &OutgoingMessage) -> Outcome {
     let delivered = AssertUnwindSafe(adapter.deliver(world, outgoing)).catch_unwind().await;
     delivered.unwrap_or_else(|panic| {
-        let text = world.ctx().redactor.redact(&panics::text(&*panic));
+        let text = world.ctx().redactor.redact(&panic_text(&*panic));
         tracing::error!(adapter = outgoing.conversation.adapter, text, "a delivery panicked");
         Outcome::Retry { error: format!("the delivery panicked: {text}"), after: None }
     })

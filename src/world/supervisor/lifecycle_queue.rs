@@ -10,8 +10,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use ghost_agent::panics;
 use ghost_domain::AgentId;
+use ghost_domain::text::panic_text;
 use tokio::task::JoinSet;
 
 use super::lifecycle_runner::{LifecycleRunner, STORE_PAUSE};
@@ -57,7 +57,7 @@ impl LifecycleQueue {
             let ran = AssertUnwindSafe(runner.run(&agent_id, step)).catch_unwind().await;
             if let Err(panic) = ran {
                 // The agent must not stay between two states, so it is restarted.
-                let panic = panics::text(&*panic);
+                let panic = panic_text(&*panic);
                 let panic = runner.tree.engine.services.ctx.redactor.redact(&panic);
                 tracing::error!(%agent_id, panic, "a supervisor's task for this agent panicked; the agent is restarted");
                 runner.send_after(STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
