@@ -15,6 +15,8 @@ use crate::problem::Problem;
 mod any_text;
 #[path = "load_parts_tests.rs"]
 mod parts;
+#[path = "load_values_tests.rs"]
+mod values;
 
 // covers: ARCH-01, ARCH-03, WORLD-02, WORLD-06, WORLD-10
 #[test]
