@@ -43,6 +43,12 @@ pub enum Command {
     },
     /// Run a world's main job, kill its daemon with -9 three times in the middle, and prove that nothing was lost.
     Demo(Demo),
+    /// Print the JSON Schema of a file of a world or a toolbox, for editors and for programs that write such files.
+    Schema {
+        /// The file.
+        #[arg(default_value = "world-config.yaml", value_parser = ghost_config::schema::FILES)]
+        file: String,
+    },
     /// Write a small world to start from.
     Init {
         /// The directory to create; it must not contain a world yet.

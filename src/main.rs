@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     match arguments.command {
         Command::Check { data: Some(data), .. } => report::check_data(&data),
         Command::Check { world_dir, json, data: None } => report::check(&arguments::world_dir(world_dir), json, &env),
+        Command::Schema { file } => report::schema(&file),
         Command::Init { dir } => report::init(&dir),
         Command::Demo(options) => demo(options, &env),
         Command::Up(up) => {

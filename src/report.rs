@@ -76,6 +76,11 @@ fn counted(errors: usize, warnings: usize) -> String {
     format!("{}, {}.", many(errors, "error"), many(warnings, "warning"))
 }
 
+/// `ghostd schema`. The command line accepts no file without one.
+pub fn schema(file: &str) -> ExitCode {
+    printed(&ghost_config::schema::of(file).unwrap_or_default(), ExitCode::SUCCESS)
+}
+
 /// `ghostd init`.
 pub fn init(dir: &Path) -> ExitCode {
     match ghost_config::init::write(dir) {

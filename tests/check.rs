@@ -281,6 +281,14 @@ fn a_world_from_init_is_checked_and_does_its_job() {
     assert_eq!(serde_json::from_str::<Value>(&checked.ok().out).unwrap(), serde_json::json!([]));
     // `init` never overwrites.
     test_env.ghostd(&["init", path]).exits(7);
+    // An editor gets the schema that this program has.
+    let schema = test_env.ghostd(&["schema"]).ok().out;
+    assert_eq!(schema, std::fs::read_to_string(dir.join("world-config.schema.json")).unwrap());
+    for file in ["config.md", "toolbox.yaml"] {
+        let schema: Value = serde_json::from_str(&test_env.ghostd(&["schema", file]).ok().out).unwrap();
+        assert_eq!(schema["type"].as_str().or(schema["type"][0].as_str()), Some("object"), "{file}");
+    }
+    test_env.ghostd(&["schema", "laws.md"]).exits(2);
     let daemon = test_env.up(&dir, &[]);
     let line = daemon.wait_for_line("the result", Deadline::seconds(60), |line| line.starts_with("  result  "));
     let briefing = std::fs::read_to_string(line.trim_start_matches("  result  ")).unwrap();

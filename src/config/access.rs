@@ -30,7 +30,9 @@ const DROID_SPAWN: &str = "syscall.droid.spawn";
 const WITH_DROIDS: [&str; 2] = ["syscall.artifact.promote", "syscall.droid.control"];
 
 /// The default rule for a tool that no group lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessDefault {
     /// Every agent may use the tool unless the catalogue marks it as dangerous.

@@ -9,6 +9,7 @@ use ghost_domain::Reactions;
 use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue::{self, Profile};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::extra_tools::ExtraTools;
@@ -164,24 +165,24 @@ fn one_section(
 }
 
 /// `## Channels`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct ChannelsSection {
+pub(crate) struct ChannelsSection {
     /// How readily agents react.
     reactions: Option<Reactions>,
 }
 
 /// `## Prompt`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct PromptSection {
+pub(crate) struct PromptSection {
     /// How much of the prompt is written.
     mode: Option<PromptMode>,
     /// The time zone that the stable part of the prompt names.
     timezone: Option<Zone>,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum PromptMode {
     Full,

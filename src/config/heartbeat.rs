@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ghost_domain::AgentId;
 use ghost_domain::schedule::Target;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
 use crate::kinds::{Count, TEXT_MAX, Text, Time, Zone, maybe, text_kind};
@@ -54,23 +55,28 @@ impl ActiveHours {
 const EVERY: Duration = Duration::from_secs(1_800);
 
 /// `heartbeat`: when an agent looks around by itself. An absent key takes the value of the block of lower precedence.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeartbeatBlock {
     /// The interval; zero turns heartbeats off.
     #[serde(deserialize_with = "interval")]
+    #[schemars(with = "Option<Time<0, 604_800_000>>")]
     pub every: Option<Duration>,
     /// Where an alert goes: `none`, `last` or a chat channel.
     #[serde(deserialize_with = "maybe::<AlertTarget, _, _>")]
+    #[schemars(with = "Option<AlertTarget>")]
     pub target: Option<String>,
     /// The text of the heartbeat.
     #[serde(deserialize_with = "maybe::<Text<TEXT_MAX>, _, _>")]
+    #[schemars(with = "Option<Text<TEXT_MAX>>")]
     pub prompt: Option<String>,
     /// The time zone of `active_hours`.
     #[serde(deserialize_with = "maybe::<Zone, _, _>")]
+    #[schemars(with = "Option<Zone>")]
     pub timezone: Option<String>,
     /// The hours with heartbeats, such as `08:00-22:00`.
     #[serde(rename = "active_hours", deserialize_with = "maybe::<Hours, _, _>")]
+    #[schemars(with = "Option<Hours>")]
     pub active: Option<(u32, u32)>,
     /// The longest answer that counts as nothing to tell; in the world's own block alone.
     pub ack_max_chars: Option<Spanned<Count<0, 10_000>>>,

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use ghost_domain::{Code, Refusal};
 
+/// The schema of the world file, for editors. The first line of the world file names it.
+const SCHEMA: &str = "world-config.schema.json";
+
 /// The files of the template: relative path and content.
 #[must_use]
 pub fn template() -> Vec<(&'static str, &'static str)> {
@@ -55,7 +58,9 @@ pub fn write(dir: &Path) -> Result<Vec<PathBuf>, Refusal> {
             .hint("name a directory that is empty or does not exist"));
     }
     let mut written = Vec::new();
-    for (relative, content) in template() {
+    let schema = crate::schema::of("world-config.yaml").unwrap_or_default();
+    let files = template().into_iter().chain([(SCHEMA, schema.as_str())]);
+    for (relative, content) in files {
         let path = dir.join(relative);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
@@ -75,7 +80,11 @@ mod tests {
     fn the_template_loads_without_warnings() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("first");
-        assert_eq!(write(&dir).unwrap().len(), template().len());
+        assert_eq!(write(&dir).unwrap().len(), template().len() + 1);
+        let first = std::fs::read_to_string(dir.join("world-config.yaml")).unwrap();
+        assert_eq!(first.lines().next(), Some(format!("# yaml-language-server: $schema={SCHEMA}").as_str()));
+        let schema: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join(SCHEMA)).unwrap()).unwrap();
+        assert_eq!(schema["properties"]["agents"]["type"][0], "array");
         let plan = crate::load(&dir, &|_| None).unwrap();
         assert_eq!(plan.warnings, []);
         assert_eq!((plan.world_id.as_str(), plan.agents.len()), ("first", 2));

@@ -22,6 +22,25 @@ use crate::typed::{AS_WRITTEN, Spanned, Wrong, problem, read_as, read_seed};
 /// The longest free text in a file, in bytes.
 pub const TEXT_MAX: usize = 8 * 1024;
 
+/// The JSON Schema of a type. It stands where the type is used.
+macro_rules! schema {
+    ($(@[$($generics:tt)*])? $kind:ty, $generator:pat => $schema:expr) => {
+        impl $(<$($generics)*>)? ::schemars::JsonSchema for $kind {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                stringify!($kind).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema($generator: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                $schema
+            }
+        }
+    };
+}
+
 /// What every kind is: a type around the value, with a JSON Schema of its own.
 macro_rules! kind {
     ($(@[$($generics:tt)*])? $kind:ty => $value:ty, $schema:expr) => {
@@ -33,19 +52,7 @@ macro_rules! kind {
             }
         }
 
-        impl $(<$($generics)*>)? ::schemars::JsonSchema for $kind {
-            fn schema_name() -> ::std::borrow::Cow<'static, str> {
-                stringify!($kind).into()
-            }
-
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
-                $schema
-            }
-        }
+        $crate::kinds::schema!($(@[$($generics)*])? $kind, _ => $schema);
     };
 }
 
@@ -65,7 +72,7 @@ macro_rules! text_kind {
         }
     };
 }
-pub(crate) use {kind, text_kind};
+pub(crate) use {kind, schema, text_kind};
 
 /// Reads a text and converts it. The first part is the remedy for a value that is no text.
 struct Texts<F, T>(&'static str, F, PhantomData<T>);
@@ -409,19 +416,9 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<MAX
     }
 }
 
-impl<T: JsonSchema, const MAX: usize> JsonSchema for AtMost<MAX, T> {
-    fn schema_name() -> Cow<'static, str> {
-        format!("AtMost{MAX}_{}", T::schema_name()).into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "array", "maxItems": MAX, "items": generator.subschema_for::<T>() })
-    }
-}
+schema!(@[T: JsonSchema, const MAX: usize] AtMost<MAX, T>, generator => json_schema!({
+    "type": "array", "maxItems": MAX, "items": generator.subschema_for::<T>()
+}));
 
 impl<T: JsonSchema> JsonSchema for Spanned<T> {
     fn schema_name() -> Cow<'static, str> {

@@ -47,6 +47,7 @@ mod providers;
 mod providers_page_tests;
 pub mod reader;
 pub mod report;
+pub mod schema;
 mod skill_roots;
 pub mod skills;
 mod snippets;

@@ -27,6 +27,7 @@ use ghost_domain::{
     ActionKind, AgentId, BudgetLimits, ChatWake, Declared, HeldSkill, KnowledgeSeed, Limits, Money, Reactions, Scope,
 };
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
@@ -40,7 +41,7 @@ pub use self::toolbox::ToolboxPlan;
 pub use self::web::WebPlan;
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 pub use crate::heartbeat::{ActiveHours, HeartbeatPlan};
-use crate::kinds::number;
+use crate::kinds::{Count, number};
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
 use crate::skills::SkillSet;
@@ -323,17 +324,20 @@ pub struct JobPlan {
 
 /// The most input tokens that a job is expected to take: so many in any case, for each file, and for each token of the
 /// files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobExpectation {
     /// In any case.
     #[serde(deserialize_with = "number::<0, 1_000_000_000, _, _>")]
+    #[schemars(with = "Count<0, 1_000_000_000>")]
     pub base: u32,
     /// For each file.
     #[serde(deserialize_with = "number::<0, 1_000_000_000, _, _>")]
+    #[schemars(with = "Count<0, 1_000_000_000>")]
     pub per_file: u32,
     /// For each token of the files.
     #[serde(deserialize_with = "number::<0, 1_000_000_000, _, _>")]
+    #[schemars(with = "Count<0, 1_000_000_000>")]
     pub per_token: u32,
 }
 

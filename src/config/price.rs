@@ -1,6 +1,7 @@
 //! The price of a model.
 
 use ghost_domain::Price;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::kinds::Usd;
@@ -15,7 +16,7 @@ pub(crate) const HINTS: Hints = Hints {
 };
 
 /// A price, in US dollars for a million tokens. Without both of the first two, part of a cost would not be counted.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PriceSection {
     /// Input tokens.

@@ -5,19 +5,22 @@
 
 use std::net::Ipv6Addr;
 
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer};
 
-use crate::kinds::{at_most, text, text_kind};
+use crate::kinds::{AtMost, at_most, schema, text, text_kind};
 
 /// Settings of the HTTP listener. By default it accepts only its own address.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpPlan {
     /// Accepted values of the `Host` header. A host without a port is accepted with any port.
     #[serde(deserialize_with = "at_most::<100, _, _>")]
+    #[schemars(with = "AtMost<100, HostPort>")]
     pub allowed_hosts: Vec<HostPort>,
     /// Accepted origins of web pages, such as `https://dash.example.com`, in lower case.
     #[serde(deserialize_with = "origins")]
+    #[schemars(with = "AtMost<100, WebOrigin>")]
     pub allowed_origins: Vec<String>,
 }
 
@@ -60,6 +63,8 @@ impl HostPort {
         Some(Self { host, port })
     }
 }
+
+schema!(HostPort, _ => json_schema!({ "type": "string" }));
 
 impl<'de> Deserialize<'de> for HostPort {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -206,7 +206,7 @@ pub enum ResultForm {
 }
 
 /// What the commands of a tool may do with the workspace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 pub enum ToolboxAccess {
     /// Read it, and write nothing.
     #[serde(rename = "ro")]

@@ -8,9 +8,12 @@ use std::time::Duration;
 use ghost_domain::Money;
 use ghost_domain::text::clip;
 use ipnet::IpNet;
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer};
 
-use crate::kinds::{Name, Time, Url, Usd, Variable, at_most, by, each, maybe, number, text, text_kind};
+use crate::kinds::{
+    AtMost, Count, Name, Time, Url, Usd, Variable, at_most, by, each, maybe, number, schema, text, text_kind,
+};
 use crate::typed::told;
 
 /// A host or a network that the world file allows or denies, with a port if only that one is meant.
@@ -86,6 +89,8 @@ impl WebTarget {
     }
 }
 
+schema!(WebTarget, _ => json_schema!({ "type": "string" }));
+
 impl<'de> Deserialize<'de> for WebTarget {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         text::<D, Self, 300>(deserializer, |text| {
@@ -140,7 +145,7 @@ fn name_of(text: &str) -> Option<String> {
 }
 
 /// Whether `robots.txt` of a site is respected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Robots {
     /// It is not read: an agent fetches a page as a person would open it.
@@ -151,7 +156,7 @@ pub enum Robots {
 }
 
 /// A search service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchKind {
     /// Brave's Web Search API.
@@ -172,7 +177,7 @@ impl SearchKind {
 }
 
 /// `web.search`: the service of `tool.web_search`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "SearchSection")]
 pub struct SearchPlan {
     /// The service.
@@ -184,7 +189,7 @@ pub struct SearchPlan {
 }
 
 /// `web.search`, as it is written.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchSection {
     /// The service.
@@ -214,23 +219,28 @@ impl TryFrom<SearchSection> for SearchPlan {
 }
 
 /// `web.google_search`: Gemini with its search.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GooglePlan {
     /// The model that is asked if the agent names none. It becomes a part of a path, so it is only a name.
     #[serde(deserialize_with = "by::<Name, _, _>")]
+    #[schemars(with = "Name")]
     pub model: String,
     /// Other models that an agent may name.
     #[serde(deserialize_with = "each::<Name, _, _>")]
+    #[schemars(with = "Vec<Name>")]
     pub models: Vec<String>,
     /// The address of the API, without its path.
     #[serde(deserialize_with = "base_url")]
+    #[schemars(with = "Url")]
     pub base_url: String,
     /// The variable with the key.
     #[serde(deserialize_with = "by::<Variable, _, _>")]
+    #[schemars(with = "Variable")]
     pub api_key_env: String,
     /// The price of one query that the model makes, in US dollars.
     #[serde(deserialize_with = "by::<Usd, _, _>")]
+    #[schemars(with = "Usd")]
     pub usd_per_query: Money,
 }
 
@@ -253,31 +263,38 @@ impl Default for GooglePlan {
 }
 
 /// The `web` of a world file. Without it, no agent reaches the network.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebPlan {
     /// What may be reached although its address is not public.
     #[serde(deserialize_with = "at_most::<500, _, _>")]
+    #[schemars(with = "AtMost<500, WebTarget>")]
     pub allow: Vec<WebTarget>,
     /// What may not be reached. It wins over `allow`.
     #[serde(deserialize_with = "at_most::<500, _, _>")]
+    #[schemars(with = "AtMost<500, WebTarget>")]
     pub deny: Vec<WebTarget>,
     /// Whether `robots.txt` is respected.
     pub robots: Robots,
     /// The `User-Agent` of requests; `None` for Ghost's own.
     #[serde(deserialize_with = "maybe::<UserAgent, _, _>")]
+    #[schemars(with = "Option<UserAgent>")]
     pub user_agent: Option<String>,
     /// The longest time of a fetch, with all redirects.
     #[serde(deserialize_with = "by::<Time<1_000, 300_000>, _, _>")]
+    #[schemars(with = "Time<1_000, 300_000>")]
     pub timeout: Duration,
     /// The longest silence of a server during a fetch.
     #[serde(deserialize_with = "by::<Time<1_000, 300_000>, _, _>")]
+    #[schemars(with = "Time<1_000, 300_000>")]
     pub idle_timeout: Duration,
     /// Bytes of a body, both as it is sent and decompressed.
     #[serde(deserialize_with = "number::<1_024, 67_108_864, _, _>")]
+    #[schemars(with = "Count<1_024, 67_108_864>")]
     pub max_bytes: usize,
     /// Redirects of one fetch.
     #[serde(deserialize_with = "number::<0, 20, _, _>")]
+    #[schemars(with = "Count<0, 20>")]
     pub redirects_max: u32,
     /// The service of `tool.web_search`, if there is one.
     pub search: Option<SearchPlan>,

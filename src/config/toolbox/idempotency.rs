@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
-use crate::kinds::Text;
+use crate::kinds::{Text, schema};
 use crate::plan::toolbox::{CommandTool, Idempotency, ResultForm, TrustedTool};
 use crate::reader::Field;
 use crate::typed::{Read, Spanned, choice, problem};
@@ -17,8 +18,12 @@ use crate::typed::{Read, Spanned, choice, problem};
 #[derive(Clone, Default)]
 pub(super) struct Declared(pub(super) Idempotency);
 
+schema!(Declared, generator => json_schema!({
+    "anyOf": [{ "enum": ["none", "key", "person"] }, generator.subschema_for::<AskSection>()]
+}));
+
 /// `idempotency` as a map.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct AskSection {
     /// The tool that tells what became of a call.

@@ -6,7 +6,7 @@ mod command_tool;
 mod idempotency;
 mod manifest;
 pub mod mcp;
-mod sections;
+pub mod sections;
 mod template;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ghost_domain::tool_catalogue;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -30,12 +31,13 @@ fn is_lower_name(name: &str) -> bool {
 }
 
 /// A `toolbox.yaml`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct ManifestSection {
+pub(crate) struct ManifestSection {
     /// The name of the toolbox, the first part of the names of its tools.
     pub(super) name: Option<ToolboxName>,
     /// The version of the format: 1.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub(super) version: Option<Spanned<IgnoredAny>>,
     /// What the toolbox is for.
     pub(super) description: Option<Free<TEXT_MAX>>,
@@ -62,7 +64,7 @@ pub(super) struct ManifestSection {
 }
 
 /// What the tools of a toolbox are.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
     /// Programs.
@@ -100,7 +102,7 @@ text_kind! {
 }
 
 /// `runtime`: where the commands run.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RuntimeSection {
     /// `sandbox` or `remote`.
@@ -125,7 +127,7 @@ text_kind! {
 }
 
 /// One entry of `tools`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct CommandSection {
     /// The name, after that of the toolbox.
@@ -133,12 +135,16 @@ pub(super) struct CommandSection {
     /// What models read of the tool.
     pub(super) description: Option<Text<2_048>>,
     /// JSON Schema of the arguments.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub(super) parameters: Option<Spanned<IgnoredAny>>,
     /// The program and its first arguments. No shell reads it.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub(super) command: Option<Spanned<IgnoredAny>>,
     /// Further arguments, with `{parameter}` in them.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub(super) args: Option<Spanned<IgnoredAny>>,
     /// The input: `{json}` for all arguments, or `{name}` for one.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub(super) stdin: Option<Spanned<IgnoredAny>>,
     /// The working directory: `{home}` (the default), `{workspace}` or `{parameter}`.
     pub(super) cwd: Option<Spanned<Text<200>>>,
@@ -176,7 +182,7 @@ pub(super) fn check_tool_name(toolbox: &str, name: &str) -> Result<(), (String, 
 }
 
 /// `requires`: what a tool needs on the machine.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RequiresSection {
     /// Programs.
@@ -200,7 +206,7 @@ text_kind! {
 }
 
 /// `server` of `kind: mcp`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ServerSection {
     /// The program and its arguments.
@@ -212,7 +218,7 @@ pub(super) struct ServerSection {
 }
 
 /// What messages say of the maps of a manifest.
-pub(super) static HINTS: [Hints; 6] = [
+pub(crate) static HINTS: [Hints; 6] = [
     Hints {
         of: "ManifestSection",
         need: &[("name", "devtools")],

@@ -8,13 +8,14 @@ use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::tool_catalogue::Profile;
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{AgentId, Limits, Refusal};
+use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed as _, Deserializer, IntoDeserializer as _, Visitor};
 
 use super::budgets::Budget;
 use crate::deserializer::whole;
 use crate::heartbeat::HeartbeatBlock;
-use crate::kinds::{Count, Name, NewId, Parsed, Range, Text, Thousandths, Time, Usd};
+use crate::kinds::{Count, Name, NewId, Parsed, Range, Text, Thousandths, Time, Usd, schema};
 use crate::plan::{AgentLimits, ModelChoice, RestartPlan};
 use crate::problem::Hint;
 use crate::reader::Field;
@@ -24,7 +25,7 @@ use crate::typed::{Read, Spanned, problem};
 pub const AGENTS_MAX: u64 = 100_000;
 
 /// One entry of `agents`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentSection {
     /// The id, unique in the world.
@@ -44,6 +45,7 @@ pub struct AgentSection {
     /// Privilege groups beside those of its archetype.
     pub privilege_groups: Vec<Spanned<Name>>,
     /// A profile that narrows all grants.
+    #[schemars(with = "Option<String>", extend("enum" = Profile::NAMES))]
     pub profile: Option<Profile>,
     /// The directories that it may write to. The default is `agents/<id>/`.
     pub write_acl: Option<Spanned<Vec<Spanned<Text<1_024>>>>>,
@@ -56,7 +58,7 @@ pub struct AgentSection {
 }
 
 /// `overrides` of an agent; `## LLM` and `## Limits` of an archetype have some of the keys each.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overrides {
     /// The provider of the model.
@@ -113,14 +115,26 @@ const ONCE: usize = 5;
 #[derive(Clone, Copy)]
 pub struct LimitOf<const AT: usize>(u32);
 
-impl<'de, const AT: usize> Deserialize<'de> for LimitOf<AT> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+schema!(@[const AT: usize] LimitOf<AT>, _ => {
+    let Range(least, most) = Self::range();
+    json_schema!({ "type": "integer", "minimum": least, "maximum": most })
+});
+
+impl<const AT: usize> LimitOf<AT> {
+    /// The values of the key.
+    fn range() -> Range {
         let (limit, times) = NARROWED[AT];
         let table = Limits::default().table();
         let row = table.iter().find(|row| row.0 == limit);
         let (least, most) = row.map_or((1, u64::from(u32::MAX)), |(_, _, least, most)| (*least, *most));
-        let number = Range(least.div_ceil(times), most / times).deserialize(deserializer)?;
-        u32::try_from(number * times).map(Self).map_err(de::Error::custom)
+        Range(least.div_ceil(times), most / times)
+    }
+}
+
+impl<'de, const AT: usize> Deserialize<'de> for LimitOf<AT> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = Self::range().deserialize(deserializer)?;
+        u32::try_from(number * NARROWED[AT].1).map(Self).map_err(de::Error::custom)
     }
 }
 
@@ -191,7 +205,7 @@ impl Overrides {
 }
 
 /// One entry of `teams`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TeamSection {
     /// The name.
@@ -205,7 +219,7 @@ pub struct TeamSection {
 }
 
 /// `intensity`: how many restarts within which window.
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct IntensitySection {
     /// Restarts allowed within the window.
@@ -228,7 +242,7 @@ impl From<IntensitySection> for Intensity {
 }
 
 /// `restart` of an agent.
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RestartSection {
     /// `permanent`, `transient` or `temporary`.
@@ -260,8 +274,12 @@ impl From<RestartSection> for RestartPlan {
 #[derive(Clone, Copy)]
 struct BackoffSection(Backoff);
 
+schema!(BackoffSection, generator => json_schema!({
+    "anyOf": [generator.subschema_for::<Time<1, 3_600_000>>(), generator.subschema_for::<BackoffMap>()]
+}));
+
 /// `backoff` as a map.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct BackoffMap {
     /// The first pause.

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use ghost_domain::{AgentId, BudgetLimits};
+use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IntoDeserializer as _, Visitor};
 
-use crate::kinds::{Parsed, Range, Usd};
+use crate::kinds::{Parsed, Range, Usd, schema};
 use crate::typed::{Spanned, problem};
 
 /// `budgets`: the limits of each scope.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BudgetsSection {
     /// The world's.
@@ -33,8 +34,10 @@ pub struct Budget {
     pub day: Option<BudgetLimits>,
 }
 
+schema!(Budget, generator => BudgetSection::json_schema(generator));
+
 /// One budget, as it is written.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct BudgetSection {
     /// The most tokens.
@@ -62,6 +65,11 @@ impl From<BudgetSection> for Budget {
 /// A limit in tokens.
 struct Tokens(u64);
 
+schema!(Tokens, _ => json_schema!({ "type": "integer", "minimum": 0, "maximum": TOKENS_MAX }));
+
+/// The largest limit in tokens.
+const TOKENS_MAX: u64 = 1_000_000_000_000_000;
+
 impl<'de> Deserialize<'de> for Tokens {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_u64(TokenCount).map(Self)
@@ -78,13 +86,15 @@ impl Visitor<'_> for TokenCount {
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
-        Range(0, 1_000_000_000_000_000).visit_u64(number)
+        Range(0, TOKENS_MAX).visit_u64(number)
     }
 }
 
 /// The name of a scope. One such as `desk/day` is meant as a scope with daily limits.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScopeName<T>(pub T);
+
+schema!(@[T: JsonSchema] ScopeName<T>, generator => T::json_schema(generator));
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for ScopeName<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

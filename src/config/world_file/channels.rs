@@ -6,6 +6,7 @@ use std::time::Duration;
 use ghost_domain::chat::check_topic;
 use ghost_domain::conversation::WEBHOOK_ACTIONS;
 use ghost_domain::{ActionKind, AgentId, ChannelName, Reactions};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::kinds::{Count, Name, Parsed, Url, Variable, refused, text_kind};
@@ -15,7 +16,7 @@ use crate::typed::Spanned;
 pub const WEBHOOKS_MAX: usize = 64;
 
 /// `channels`: webhooks and reactions.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChannelsSection {
     /// How readily agents react in conversations.
@@ -31,7 +32,7 @@ impl Default for ChannelsSection {
 }
 
 /// One entry of `channels.webhooks`. It needs the first three keys.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhookSection {
     /// The address to which agents' messages are posted.
@@ -72,7 +73,7 @@ pub fn chat_channel(key: &str) -> Option<String> {
 }
 
 /// One entry of `chat_channels`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChannelSection {
     /// The agents in the channel.

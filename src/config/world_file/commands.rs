@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ghost_policy::{Action, Mode, Settings, Tier, shipped};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::kinds::{AtMost, Count, Name, TEXT_MAX, Text, Thousandths, Variable, choice, text_kind};
@@ -27,7 +28,7 @@ text_kind! {
 }
 
 /// `sandbox`: where commands run, and within which bounds.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SandboxSection {
     /// `none` (the default), `local`, `docker` or `remote`.
@@ -234,7 +235,7 @@ fn without_proxy(hosts: &Field<'_>) {
 }
 
 /// `cli_policy`: which commands may run. Without it, the shipped tiers apply. With `tiers`, only those of the file do.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CliPolicySection {
     /// What happens to commands that no tier names: `allow`, `ask` or `deny`.
@@ -246,7 +247,7 @@ pub struct CliPolicySection {
 }
 
 /// One entry of `cli_policy.tiers`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TierSection {
     /// Program names (`rg`), or a program and its subcommand (`git push`).
@@ -262,7 +263,7 @@ pub struct TierSection {
 }
 
 /// What happens to a command.
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Word {
     Allow,
@@ -281,7 +282,7 @@ impl From<Word> for Action {
     }
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Judged {
     FirstToken,

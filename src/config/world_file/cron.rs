@@ -7,6 +7,7 @@ use ghost_domain::AgentId;
 use ghost_domain::schedule::words::{AHEAD_MAX_MS, checked_name, instant};
 use ghost_domain::schedule::{Deliver, JobOptions, Missed, Payload, Session, WakeMode, When};
 use ghost_domain::time::Timestamp;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::kinds::{Count, Parsed, TEXT_MAX, Text, Time, Zone, refused, text_kind};
@@ -14,7 +15,7 @@ use crate::reader::Field;
 use crate::typed::{Read, Spanned};
 
 /// One entry of `cron`. It has exactly one of `cron`, `every` and `at`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CronSection {
     /// The agent.

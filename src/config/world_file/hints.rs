@@ -18,7 +18,7 @@ const SECRET: &str =
 const TOKEN: &str = "the token is `GHOST_TOKEN`, or the file `token` in the data directory";
 
 /// The hints of each map.
-pub(super) static HINTS: [Hints; 22] = [
+pub static HINTS: [Hints; 22] = [
     Hints { misplaced: &[AT_TOP, AT_THE_TOP], otherwise: Some(within), ..of("WorldConfig") },
     Hints { such_as: "{ id: my-world }", misplaced: &[IN_WORLD, AT_TOP], ..of("WorldSection") },
     Hints { misplaced: &[IN_LIMITS], ..of("Limits") },

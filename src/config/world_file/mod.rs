@@ -6,7 +6,7 @@ pub mod budgets;
 pub mod channels;
 pub mod commands;
 pub mod cron;
-mod hints;
+pub mod hints;
 pub mod models;
 pub mod places;
 
@@ -15,6 +15,7 @@ use std::ops::Deref;
 
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{AgentId, ChatWake, Limits};
+use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
@@ -28,7 +29,7 @@ use self::models::{LlmSection, ProviderEntry};
 use self::places::{ListenSection, Place, Places, StorageSection};
 use crate::access::AccessDefault;
 use crate::heartbeat::HeartbeatBlock;
-use crate::kinds::{Name, Parsed, Range, TEXT_MAX, Text, Time, Usd, Variable};
+use crate::kinds::{Name, Parsed, Range, TEXT_MAX, Text, Time, Usd, Variable, schema};
 use crate::plan::{HttpPlan, JobExpectation, SandboxPlan, WebPlan};
 use crate::reader::Field;
 use crate::typed::{self, Read, Spanned};
@@ -37,7 +38,7 @@ use crate::typed::{self, Read, Spanned};
 pub type Named<'f> = (&'f Field<'f>, &'f str);
 
 /// The content of `world-config.yaml`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorldConfig {
     /// Id, name and restart intensity of the world.
@@ -107,7 +108,7 @@ pub struct WorldConfig {
 }
 
 /// `world`: what the world is called.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorldSection {
     /// The id, safe as a name of a directory. The default is the name of the world's directory.
@@ -119,7 +120,7 @@ pub struct WorldSection {
 }
 
 /// `access`: who may use a tool that no group lists.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AccessSection {
     /// `safe` (the default), `public` or `privileged`.
@@ -129,7 +130,7 @@ pub struct AccessSection {
 }
 
 /// `chat`: rules of chat.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChatSection {
     /// The members that a chat message in an ungated channel wakes.
@@ -143,7 +144,7 @@ impl Default for ChatSection {
 }
 
 /// `tasks`: rules of tasks.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TasksSection {
     /// Whether the owner of a task may update it without the privilege.
@@ -157,7 +158,7 @@ impl Default for TasksSection {
 }
 
 /// `skills`: where skills come from.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SkillsSection {
     /// Directories of skills. The default are those beside the toolboxes.
@@ -167,7 +168,7 @@ pub struct SkillsSection {
 }
 
 /// `metrics`: the metrics page.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsSection {
     /// Whether `/metrics` answers without a token.
@@ -175,7 +176,7 @@ pub struct MetricsSection {
 }
 
 /// `approvals`: which calls wait for an operator, and who may answer.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApprovalsSection {
     /// Tools whose every call waits.
@@ -187,7 +188,7 @@ pub struct ApprovalsSection {
 }
 
 /// `coding`: what runs of coding agents may cost.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CodingSection {
     /// The most US dollars of one run.
@@ -195,7 +196,7 @@ pub struct CodingSection {
 }
 
 /// `droids`: what the helpers may use that agents start for one piece of work.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DroidsSection {
     /// The tools that a droid may have at most. The default are those of its parent.
@@ -205,7 +206,7 @@ pub struct DroidsSection {
 }
 
 /// `job`: the main job.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobSection {
     /// The directory of the input, relative to the world.
@@ -221,7 +222,7 @@ pub struct JobSection {
 }
 
 /// One entry of `toolboxes`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolboxSection {
     /// The path of the manifest, from the world's directory or up to two levels above it.
@@ -233,6 +234,18 @@ pub struct ToolboxSection {
 /// `limits`, each within its own range.
 #[derive(Default)]
 pub struct LimitsByName(pub Limits);
+
+schema!(LimitsByName, _ => {
+    let one = |((name, default, least, most), meaning): ((&str, _, _, _), &str)| {
+        let schema = serde_json::json!({
+            "description": meaning, "type": "integer", "default": default, "minimum": least, "maximum": most
+        });
+        (name.to_owned(), schema)
+    };
+    let limits = Limits::default().table().into_iter().zip(Limits::meanings());
+    let properties: serde_json::Map<_, _> = limits.map(one).collect();
+    json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
+});
 
 impl<'de> Deserialize<'de> for LimitsByName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ghost_domain::model_facts::Api;
 use ghost_domain::text::clip;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -18,7 +19,7 @@ use crate::substitute::variables;
 use crate::typed::{Read, Spanned};
 
 /// `llm`: providers, models and prices.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmSection {
     /// The provider of agents that name none.
@@ -34,7 +35,7 @@ pub struct LlmSection {
 }
 
 /// One entry of `llm.providers`. Absent settings take the defaults of its kind.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderSection {
     /// The protocol. The default is the name of the entry.
@@ -56,10 +57,13 @@ pub struct ProviderSection {
     /// For `scripted`: the directory of the rule files, relative to the world. For `recorded`: the data directory of the run.
     pub dir: Option<Spanned<Text<1_024>>>,
     /// Additional headers of each request.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub headers: Option<Spanned<IgnoredAny>>,
     /// Additional query parameters of each request.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub query: Option<Spanned<IgnoredAny>>,
     /// Additional fields of each request's body.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub extra_body: Option<Spanned<IgnoredAny>>,
     /// The OpenAI API to use: `responses` or `chat`.
     pub api: Option<Spanned<Api>>,

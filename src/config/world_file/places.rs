@@ -7,11 +7,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use ghost_domain::text::one_line;
+use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IntoDeserializer as _, Visitor};
 
 use crate::files::real_place;
-use crate::kinds::{Variable, text_kind};
+use crate::kinds::{Variable, schema, text_kind};
 use crate::plan::Plan;
 use crate::plan::places::{ListenAddress, PlacesPlan, StoragePlan, http_address};
 use crate::reader::Field;
@@ -41,7 +42,7 @@ text_kind! {
 }
 
 /// `listen`: the addresses of the daemon.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListenSection {
     /// The addresses of gRPC: `unix:PATH` or `HOST:PORT`, one or a list. The default is a socket in the data directory.
@@ -55,6 +56,10 @@ enum Grpc {
     One(Address),
     Several(Vec<Spanned<Address>>),
 }
+
+schema!(Grpc, generator => json_schema!({
+    "anyOf": [generator.subschema_for::<Address>(), generator.subschema_for::<Vec<Address>>()]
+}));
 
 impl<'de> Deserialize<'de> for Grpc {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -95,7 +100,7 @@ text_kind!(pub HttpAddress(SocketAddr), PATH_MAX, |text| {
 });
 
 /// `storage`: the database.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorageSection {
     /// `sqlite` (the default) or `postgres`.
@@ -105,7 +110,7 @@ pub struct StorageSection {
 }
 
 /// A database that Ghost can use.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Backend {
     Sqlite,
