@@ -22,6 +22,7 @@ pub mod droid_id;
 pub mod envelope;
 pub mod event;
 mod event_payload;
+pub mod fair_queue;
 pub mod form;
 pub mod grant;
 pub mod grantee;

@@ -2,24 +2,13 @@
 //! call during a pause that the provider asked for. Calls for people go before calls for machines,
 //! but neither class waits for ever. Within a class no call overtakes an earlier one.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use ghost_domain::fair_queue::Class;
+use ghost_domain::fair_queue::FairQueue;
 use ghost_domain::{Clock, Timestamp};
 use tokio::sync::oneshot;
-
-/// How many slots in a row go to people while machines wait.
-const PEOPLE_IN_A_ROW: u32 = 3;
-
-/// The class of a call: made for a person or for a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// A person waits for it: an operator, or someone in a conversation.
-    Person,
-    /// No person waits for it: agents among themselves, timers, jobs.
-    Machine,
-}
 
 /// The slots of one provider, given out first come, first served within a class.
 pub struct Pool {
@@ -36,9 +25,7 @@ struct Queue {
     slots: usize,
     /// Slots in use; more than `slots` for a while after the pool was made smaller.
     slots_in_use: usize,
-    people: VecDeque<Waiter>,
-    machines: VecDeque<Waiter>,
-    people_in_a_row: u32,
+    waiting: FairQueue<Waiter>,
     tickets: u64,
 }
 
@@ -51,19 +38,7 @@ impl Queue {
     /// Grants all free slots to waiting calls.
     fn grant_next(&mut self) {
         while self.slots_in_use < self.slots {
-            let machines_turn = self.people_in_a_row >= PEOPLE_IN_A_ROW && !self.machines.is_empty();
-            let person = if machines_turn { None } else { self.people.pop_front() };
-            let next = match person {
-                Some(person) => {
-                    self.people_in_a_row += 1;
-                    Some(person)
-                }
-                None => {
-                    self.people_in_a_row = 0;
-                    self.machines.pop_front()
-                }
-            };
-            let Some(next) = next else { return };
+            let Some(next) = self.waiting.pop() else { return };
             self.slots_in_use += 1;
             // If the caller no longer waits, its dropped ticket gives the slot back.
             let _ = next.grant.send(());
@@ -72,13 +47,7 @@ impl Queue {
 
     /// Removes a waiting call. Returns false if it has a slot already.
     fn leave(&mut self, ticket: u64) -> bool {
-        for class_queue in [&mut self.people, &mut self.machines] {
-            if let Some(at) = class_queue.iter().position(|waiter| waiter.ticket == ticket) {
-                class_queue.remove(at);
-                return true;
-            }
-        }
-        false
+        self.waiting.remove(|waiter| waiter.ticket == ticket).is_some()
     }
 
     fn give_back(&mut self) {
@@ -157,14 +126,7 @@ impl Pool {
     /// Creates a pool of `concurrency` slots, at least one.
     #[must_use]
     pub fn new(concurrency: u32, clock: Arc<dyn Clock>) -> Self {
-        let queue = Queue {
-            slots: slots_of(concurrency),
-            slots_in_use: 0,
-            people: VecDeque::new(),
-            machines: VecDeque::new(),
-            people_in_a_row: 0,
-            tickets: 0,
-        };
+        let queue = Queue { slots: slots_of(concurrency), slots_in_use: 0, waiting: FairQueue::default(), tickets: 0 };
         Self {
             queue: Arc::new(Mutex::new(queue)),
             clock,
@@ -207,11 +169,7 @@ impl Pool {
             queue.tickets += 1;
             let ticket = queue.tickets;
             let (grant, granted) = oneshot::channel();
-            let class_queue = match class {
-                Class::Person => &mut queue.people,
-                Class::Machine => &mut queue.machines,
-            };
-            class_queue.push_back(Waiter { ticket, grant });
+            queue.waiting.push(class, Waiter { ticket, grant });
             queue.grant_next();
             (granted, Ticket { queue: Arc::clone(&self.queue), ticket, taken: false })
         };

@@ -3,33 +3,20 @@
 //!
 //! Mail never depends on it: an agent that waits here has its mail in the store, and after a restart it is woken again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_domain::AgentId;
-
-/// Of this many places that become free, one goes to the machines' queue although people wait.
-const MACHINES_SHARE: u8 = 4;
-
-/// For whom an agent is woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rank {
-    /// For other agents, schedules and the system.
-    Machine,
-    /// For an operator or a conversation.
-    Person,
-}
+pub(crate) use ghost_domain::fair_queue::Class as Rank;
+use ghost_domain::fair_queue::{Class, FairQueue};
 
 /// The agents that are awake, and those that wait.
 #[derive(Debug)]
 pub(crate) struct Places {
     max: usize,
     taken: BTreeSet<AgentId>,
-    people: VecDeque<AgentId>,
-    machines: VecDeque<AgentId>,
-    /// Who waits, and in which queue. An entry of the other queue is out of date.
-    waiting: BTreeMap<AgentId, Rank>,
-    /// Places that people got since the machines' last one.
-    people_in_row: u8,
+    queue: FairQueue<AgentId>,
+    /// Who waits, and in which class. An entry of the other class is out of date.
+    waiting: BTreeMap<AgentId, Class>,
     /// Agents that gave their place away because they wait for a model or a budget.
     away: usize,
     /// Whether the queue has had its first member since [`take_begun`](Self::take_begun).
@@ -41,10 +28,8 @@ impl Places {
         Self {
             max,
             taken: BTreeSet::new(),
-            people: VecDeque::new(),
-            machines: VecDeque::new(),
+            queue: FairQueue::default(),
             waiting: BTreeMap::new(),
-            people_in_row: 0,
             away: 0,
             begun: false,
         }
@@ -56,7 +41,7 @@ impl Places {
     }
 
     /// Takes a place for the agent, or puts it at the end of its queue. Returns whether it may be woken now.
-    pub(crate) fn enter(&mut self, agent_id: &AgentId, rank: Rank) -> bool {
+    pub(crate) fn enter(&mut self, agent_id: &AgentId, class: Class) -> bool {
         if self.taken.contains(agent_id) {
             return true;
         }
@@ -66,12 +51,9 @@ impl Places {
         }
         if !self.waiting.contains_key(agent_id) {
             self.begun |= self.waiting.is_empty();
-            self.waiting.insert(agent_id.clone(), rank);
-            match rank {
-                Rank::Person => self.people.push_back(agent_id.clone()),
-                Rank::Machine => self.machines.push_back(agent_id.clone()),
-            }
-        } else if rank == Rank::Person {
+            self.waiting.insert(agent_id.clone(), class);
+            self.queue.push(class, agent_id.clone());
+        } else if class == Class::Person {
             self.promote(agent_id);
         }
         false
@@ -79,9 +61,9 @@ impl Places {
 
     /// Lets an agent that waits in the machines' queue wait in that of people.
     pub(crate) fn promote(&mut self, agent_id: &AgentId) {
-        if let Some(rank) = self.waiting.get_mut(agent_id).filter(|rank| **rank == Rank::Machine) {
-            *rank = Rank::Person;
-            self.people.push_back(agent_id.clone());
+        if let Some(class) = self.waiting.get_mut(agent_id).filter(|class| **class == Class::Machine) {
+            *class = Class::Person;
+            self.queue.push(Class::Person, agent_id.clone());
         }
     }
 
@@ -116,24 +98,11 @@ impl Places {
         if self.taken.len() >= self.max {
             return None;
         }
-        let machines_first = self.people_in_row >= MACHINES_SHARE - 1;
-        let order = if machines_first { [Rank::Machine, Rank::Person] } else { [Rank::Person, Rank::Machine] };
-        let (rank, agent_id) = order.into_iter().find_map(|rank| Some((rank, self.first_of(rank)?)))?;
-        self.people_in_row = if rank == Rank::Person { self.people_in_row.saturating_add(1) } else { 0 };
+        self.queue.discard(|class, agent_id| self.waiting.get(agent_id) != Some(&class));
+        let agent_id = self.queue.pop()?;
         self.waiting.remove(&agent_id);
         self.taken.insert(agent_id.clone());
         Some(agent_id)
-    }
-
-    /// Removes the first agent of a queue that still waits in it.
-    fn first_of(&mut self, rank: Rank) -> Option<AgentId> {
-        let queue = if rank == Rank::Person { &mut self.people } else { &mut self.machines };
-        while let Some(agent_id) = queue.pop_front() {
-            if self.waiting.get(&agent_id) == Some(&rank) {
-                return Some(agent_id);
-            }
-        }
-        None
     }
 
     /// Whether agents have begun to wait since the last [`take_begun`](Self::take_begun).
@@ -159,8 +128,8 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
-    use super::Rank::{Machine, Person};
     use super::*;
+    use ghost_domain::fair_queue::Class::{Machine, Person};
     use proptest::prelude::*;
 
     fn id(n: u8) -> AgentId {
@@ -253,7 +222,7 @@ mod tests {
                 asked.remove(&next);
                 places.leave(&next);
             }
-            prop_assert!(asked.is_empty() && places.people.is_empty());
+            prop_assert!(asked.is_empty() && places.next().is_none() && places.queue.is_empty());
         }
     }
 }
