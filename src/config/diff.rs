@@ -158,9 +158,9 @@ pub fn diff(old: &Plan, new: &Plan, files: &FileChanges) -> ReloadPlan {
     let archetypes = archetypes(old, new);
     let mut plan = ReloadPlan {
         archetypes,
-        world: world(old, new),
+        world: names(&world(old, new)),
         budgets: budgets(old, new),
-        next_start: next_start(old, new),
+        next_start: names(&next_start(old, new)),
         ..ReloadPlan::default()
     };
     for agent in &new.agents {
@@ -168,7 +168,7 @@ pub fn diff(old: &Plan, new: &Plan, files: &FileChanges) -> ReloadPlan {
             plan.added.push(agent.agent_id.clone());
             continue;
         };
-        let mut fields = agent_fields(was, agent);
+        let mut fields = names(&agent_fields(was, agent));
         if script_of(new, agent).is_some_and(|file| files.scripts.contains_key(&file)) {
             fields.push("script".to_owned());
         }
@@ -224,8 +224,8 @@ fn names(list: &[(&str, bool)]) -> Vec<String> {
     list.iter().filter(|(_, differs)| *differs).map(|(name, _)| (*name).to_owned()).collect()
 }
 
-fn agent_fields(old: &AgentPlan, new: &AgentPlan) -> Vec<String> {
-    names(&[
+fn agent_fields(old: &AgentPlan, new: &AgentPlan) -> [(&'static str, bool); 9] {
+    [
         ("name", old.name != new.name),
         ("archetype", old.archetype != new.archetype),
         ("team", old.team != new.team),
@@ -235,7 +235,7 @@ fn agent_fields(old: &AgentPlan, new: &AgentPlan) -> Vec<String> {
         ("write_acl", old.write_acl != new.write_acl),
         ("model", old.model != new.model),
         ("limits", old.limits != new.limits),
-    ])
+    ]
 }
 
 fn archetypes(old: &Plan, new: &Plan) -> BTreeMap<String, Vec<String>> {
@@ -272,8 +272,8 @@ fn budgets(old: &Plan, new: &Plan) -> BTreeMap<String, &'static str> {
     changes.into_iter().map(words).collect()
 }
 
-fn world(old: &Plan, new: &Plan) -> Vec<String> {
-    names(&[
+fn world(old: &Plan, new: &Plan) -> [(&'static str, bool); 25] {
+    [
         ("world.id", old.world_id != new.world_id),
         ("world.name", old.name != new.name),
         ("laws", old.laws != new.laws),
@@ -299,12 +299,12 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("coding", old.coding != new.coding),
         ("droids", !old.droids.is_same(&new.droids)),
         ("cli_policy", old.cli_policy.settings() != new.cli_policy.settings()),
-    ])
+    ]
 }
 
 /// The parts that a daemon uses only when it starts.
-fn next_start(old: &Plan, new: &Plan) -> Vec<String> {
-    names(&[
+fn next_start(old: &Plan, new: &Plan) -> [(&'static str, bool); 7] {
+    [
         ("data_dir", old.places.data_dir != new.places.data_dir),
         ("workspace_dir", old.places.workspace_dir != new.places.workspace_dir),
         ("listen.grpc", old.places.grpc != new.places.grpc),
@@ -312,7 +312,7 @@ fn next_start(old: &Plan, new: &Plan) -> Vec<String> {
         ("storage", old.places.storage != new.places.storage),
         ("sandbox", old.sandbox != new.sandbox),
         ("web", old.web != new.web),
-    ])
+    ]
 }
 
 impl fmt::Display for ReloadPlan {

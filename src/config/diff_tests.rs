@@ -128,3 +128,52 @@ fn places_that_change_are_used_at_the_next_start() {
         assert!(plan.to_string().lines().any(|line| line.starts_with(&format!("~ {key}: "))), "{key}: {plan}");
     }
 }
+
+/// The keys of a struct in the schema of the world file.
+fn keys(schema: &serde_json::Value) -> BTreeSet<&str> {
+    schema["properties"].as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// Compares the names that a reload tells with the keys of the file. Some names are those of `others`. Some keys have no name
+/// of their own: `elsewhere` says for each how a change of it is told.
+fn compare(told: &[&str], keys: &BTreeSet<&str>, others: &[&str], elsewhere: &[(&str, &str)]) {
+    let told: BTreeSet<&str> = told.iter().map(|name| name.split_once('.').map_or(*name, |(key, _)| key)).collect();
+    let unknown: Vec<_> = told.iter().filter(|name| !keys.contains(*name) && !others.contains(name)).collect();
+    assert!(unknown.is_empty(), "the file has no keys {unknown:?}");
+    let silent: Vec<_> =
+        keys.difference(&told).filter(|key| !elsewhere.iter().any(|(known, _)| known == *key)).collect();
+    assert!(silent.is_empty(), "diff.rs tells no change of {silent:?}");
+    let stale: Vec<_> = elsewhere.iter().filter(|(key, _)| told.contains(key) || !keys.contains(key)).collect();
+    assert!(stale.is_empty(), "these have names of their own, or are no keys: {stale:?}");
+}
+
+#[test]
+fn a_reload_tells_changes_by_the_keys_of_the_file() {
+    let schema: serde_json::Value = serde_json::from_str(&crate::schema::of("world-config.yaml").unwrap()).unwrap();
+    let plan = World::new().plan();
+    let told: Vec<&str> = world(&plan, &plan)
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(next_start(&plan, &plan).map(|(name, _)| name))
+        .collect();
+    let elsewhere = [
+        ("agents", "by agent"),
+        ("access", "as `access` of agents and archetypes"),
+        ("budgets", "by scope"),
+        ("write_acls", "as `write_acl` of agents"),
+        ("chat_channels", "in `declared`"),
+        ("cron", "in `declared`"),
+    ];
+    compare(&told, &keys(&schema), &["laws", "tools", "knowledge"], &elsewhere);
+    let elsewhere = [
+        ("id", "another id is another agent"),
+        ("count", "it makes agents"),
+        ("privilege_groups", "as `access`"),
+        ("profile", "as `access`"),
+        ("overrides", "as `model` and `limits`"),
+        ("budget", "by scope"),
+        ("heartbeat", "as `heartbeat` of the world"),
+    ];
+    let told = agent_fields(&plan.agents[0], &plan.agents[0]).map(|(name, _)| name);
+    compare(&told, &keys(&schema["definitions"]["AgentSection"]), &["access", "model", "limits"], &elsewhere);
+}
