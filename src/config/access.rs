@@ -40,7 +40,7 @@ pub enum AccessDefault {
     Safe,
     /// Every agent may use the tool.
     Public,
-    /// Only an agent that names the tool as an override may use it.
+    /// Only an agent whose `config.md` names the tool may use it.
     Privileged,
 }
 

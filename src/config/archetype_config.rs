@@ -168,7 +168,7 @@ fn one_section(
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ChannelsSection {
-    /// How readily agents react.
+    /// How often agents may react with an emoji. The default is `channels.reactions`.
     reactions: Option<Reactions>,
 }
 
@@ -176,9 +176,9 @@ pub(crate) struct ChannelsSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PromptSection {
-    /// How much of the prompt is written.
+    /// Has no effect yet. The default is `full`.
     mode: Option<PromptMode>,
-    /// The time zone that the stable part of the prompt names.
+    /// The time zone of times in the prompt. The default is UTC.
     timezone: Option<Zone>,
 }
 

@@ -58,27 +58,28 @@ const EVERY: Duration = Duration::from_secs(1_800);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeartbeatBlock {
-    /// The interval; zero turns heartbeats off.
+    /// How often; `0m` is off. The default is `30m`.
     #[serde(deserialize_with = "interval")]
-    #[schemars(with = "Option<Time<0, 604_800_000>>")]
+    #[schemars(with = "Option<Time<0, 604_800_000>>", title = "duration, 1s to 7d, or 0")]
     pub every: Option<Duration>,
-    /// Where an alert goes: `none`, `last` or a chat channel.
+    /// Where an alert goes: nowhere, to the agent's conversation in which someone outside last spoke, or to a chat
+    /// channel that it is in. The default is `none`.
     #[serde(deserialize_with = "maybe::<AlertTarget, _, _>")]
     #[schemars(with = "Option<AlertTarget>")]
     pub target: Option<String>,
-    /// The text of the heartbeat.
+    /// What the agent is asked; `HEARTBEAT.md` in its archetype replaces it. The default is a plain question.
     #[serde(deserialize_with = "maybe::<Text<TEXT_MAX>, _, _>")]
     #[schemars(with = "Option<Text<TEXT_MAX>>")]
     pub prompt: Option<String>,
-    /// The time zone of `active_hours`.
+    /// The time zone of `active_hours`. The default is UTC.
     #[serde(deserialize_with = "maybe::<Zone, _, _>")]
     #[schemars(with = "Option<Zone>")]
     pub timezone: Option<String>,
-    /// The hours with heartbeats, such as `08:00-22:00`.
+    /// When; it may cross midnight (`22:00-06:00`). The default is all day.
     #[serde(rename = "active_hours", deserialize_with = "maybe::<Hours, _, _>")]
     #[schemars(with = "Option<Hours>")]
     pub active: Option<(u32, u32)>,
-    /// The longest answer that counts as nothing to tell; in the world's own block alone.
+    /// The same as `limits.heartbeat_ack_chars`; only in the world's own `heartbeat`.
     pub ack_max_chars: Option<Spanned<Count<0, 10_000>>>,
 }
 
@@ -91,7 +92,7 @@ fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
     }
 }
 
-text_kind!(pub AlertTarget(String), 64, |text| match Target::of_alerts(text) {
+text_kind!(pub AlertTarget(String), 64, "`none`, `last` or a chat channel", |text| match Target::of_alerts(text) {
     Ok(_) => Ok(text.to_owned()),
     Err(_) => {
         let hint = "write none, last, or the name of a chat channel";
@@ -99,7 +100,7 @@ text_kind!(pub AlertTarget(String), 64, |text| match Target::of_alerts(text) {
     }
 });
 
-text_kind!(pub Hours((u32, u32)), 64, |text| {
+text_kind!(pub Hours((u32, u32)), 64, "`HH:MM-HH:MM`", |text| {
     hours(text).ok_or_else(|| (format!("`{text}` is not a range of hours"), "for example 08:00-22:00".into()))
 });
 

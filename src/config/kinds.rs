@@ -56,14 +56,16 @@ macro_rules! kind {
     };
 }
 
-/// A kind of text: its name, the type that it is read as, the most bytes, how it is read, and a pattern for its schema.
+/// A kind of text: its name, the type that it is read as, the most bytes, its title, how it is read, and a pattern.
 macro_rules! text_kind {
-    ($(#[$doc:meta])* $vis:vis $kind:ident($value:ty), $max:expr, $read:expr $(, $pattern:literal)?) => {
+    ($(#[$doc:meta])* $vis:vis $kind:ident($value:ty), $max:expr, $title:literal, $read:expr $(, $pattern:literal)?) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         $vis struct $kind(pub $value);
 
-        $crate::kinds::kind!($kind => $value, ::schemars::json_schema!({ "type": "string" $(, "pattern": $pattern)? }));
+        $crate::kinds::kind!($kind => $value, ::schemars::json_schema!({
+            "title": $title, "type": "string" $(, "pattern": $pattern)?
+        }));
 
         impl<'de> ::serde::Deserialize<'de> for $kind {
             fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -140,7 +142,7 @@ impl<'de, const MAX: usize> Deserialize<'de> for Free<MAX> {
 text_kind! {
     /// A name: 1 to 64 letters, digits, `.`, `_` and `-`, starting with a letter or a digit.
     #[derive(PartialOrd, Ord)]
-    pub Name(String), 1_024, |name| {
+    pub Name(String), 1_024, "name", |name| {
         let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`, starting with a letter or a digit";
         match is_name(name) {
             true => Ok(name.to_owned()),
@@ -157,7 +159,7 @@ impl Borrow<str> for Name {
 
 text_kind! {
     /// The address of a server: `http://` or `https://`, a host, and perhaps a path.
-    pub Url(String), 2_000, |url| {
+    pub Url(String), 2_000, "URL", |url| {
         let hint = "write it as https://HOST/PATH or http://HOST:PORT/PATH";
         check_base_url(url).map_err(|_| ("this is not the address of a server".to_owned(), hint.to_owned()))?;
         Ok(url.to_owned())
@@ -183,7 +185,7 @@ pub fn check_base_url(url: &str) -> Result<(), Refusal> {
 
 text_kind! {
     /// The name of a time zone.
-    pub Zone(String), 64, |zone| {
+    pub Zone(String), 64, "time zone", |zone| {
         time_zone(zone).map_err(|refusal| refused(refusal, "write the name of a zone, such as Europe/Berlin"))?;
         Ok(zone.to_owned())
     }
@@ -191,7 +193,7 @@ text_kind! {
 
 text_kind! {
     /// The id of a new agent.
-    pub NewId(AgentId), 1_024, |text| {
+    pub NewId(AgentId), 1_024, "lower-case name", |text| {
         let id: AgentId = text.parse().map_err(|refusal| refused(refusal, "write an agent id"))?;
         id.check_new().map_err(|refusal| refused(refusal, "choose another id"))?;
         Ok(id)
@@ -202,7 +204,7 @@ text_kind! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable(pub String);
 
-kind!(Variable => String, json_schema!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$" }));
+kind!(Variable => String, json_schema!({ "title": "variable", "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$" }));
 
 impl<'de> Deserialize<'de> for Variable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -237,7 +239,7 @@ fn is_variable(name: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Parsed<T>(pub T);
 
-kind!(@[T] Parsed<T> => T, json_schema!({ "type": "string" }));
+kind!(@[T] Parsed<T> => T, json_schema!({ "title": "lower-case name", "type": "string" }));
 
 impl<'de, T: FromStr<Err = Refusal>> Deserialize<'de> for Parsed<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -304,20 +306,25 @@ impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
     }
 }
 
+/// The units of durations beside `ms`, with the seconds of each.
+const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+
 /// Parses `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
 fn parse_duration(text: &str) -> Option<Duration> {
     let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let number: u64 = digits.parse().ok()?;
-    let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs);
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" | "" => seconds(1),
-        "m" => seconds(60),
-        "h" => seconds(3_600),
-        "d" => seconds(86_400),
-        _ => None,
+    if unit == "ms" {
+        return Some(Duration::from_millis(number));
     }
+    let (_, each) = UNITS.iter().find(|(name, _)| *name == if unit.is_empty() { "s" } else { unit })?;
+    number.checked_mul(*each).map(Duration::from_secs)
+}
+
+/// A duration as it is written, in the largest unit that fits.
+pub fn duration(time: Duration) -> String {
+    let unit = UNITS.iter().find(|(_, each)| time.subsec_nanos() == 0 && time.as_secs() % each == 0);
+    unit.map_or_else(|| format!("{}ms", time.as_millis()), |(name, each)| format!("{}{name}", time.as_secs() / each))
 }
 
 /// A duration from `MIN` to `MAX` milliseconds: `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
@@ -328,6 +335,7 @@ pub struct Time<const MIN: u64, const MAX: u64>(pub Duration);
 const DURATIONS: &str = "write 250ms, 30s, 5m, 2h or 7d, or a whole number of seconds";
 
 kind!(@[const MIN: u64, const MAX: u64] Time<MIN, MAX> => Duration, json_schema!({
+    "title": format!("duration, {} to {}", duration(Duration::from_millis(MIN)), duration(Duration::from_millis(MAX))),
     "anyOf": [{ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)?$" }, { "type": "integer", "minimum": MIN.div_ceil(1_000), "maximum": MAX / 1_000 }]
 }));
 
@@ -385,7 +393,7 @@ impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Thousandths<MIN, 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usd(pub Money);
 
-kind!(Usd => Money, json_schema!({ "type": "number", "minimum": 0, "maximum": 1_000_000_000 }));
+kind!(Usd => Money, json_schema!({ "title": "money", "type": "number", "minimum": 0, "maximum": 1_000_000_000 }));
 
 impl<'de> Deserialize<'de> for Usd {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -13,6 +13,13 @@ fn durations_are_parsed() {
     }
 }
 
+#[test]
+fn durations_are_written_as_they_are_parsed() {
+    for text in ["1ms", "1500ms", "90s", "5m", "36h", "7d"] {
+        assert_eq!(duration(parse_duration(text).unwrap()), text);
+    }
+}
+
 // covers: WORLD-08
 #[test]
 fn every_kind_says_what_to_write_instead() {

@@ -192,8 +192,8 @@ struct ModelSection {
     loads_tools: bool,
 }
 
-text_kind!(Effort(String), 64, |word| choice(word, &EFFORTS));
-text_kind!(Thinking(ThinkingControl), 64, |word| {
+text_kind!(Effort(String), 64, "effort", |word| choice(word, &EFFORTS));
+text_kind!(Thinking(ThinkingControl), 64, "way to tell a model to think", |word| {
     choice(word, &THINKING.map(|(word, _)| word))?;
     Ok(THINKING.iter().find(|(known, _)| *known == word).map(|(_, control)| *control).unwrap_or_default())
 });
@@ -255,7 +255,7 @@ fn range(field: &Field<'_>, ends: &[Count<0, TOKENS_MAX>]) -> Option<(u64, u64)>
     }
 }
 
-text_kind!(Day(String), 40, |text| {
+text_kind!(Day(String), 40, "day", |text| {
     let fits = |(at, byte): (usize, u8)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() };
     match text.len() == 10 && text.bytes().enumerate().all(fits) {
         true => Ok(text.to_owned()),

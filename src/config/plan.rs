@@ -327,15 +327,15 @@ pub struct JobPlan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobExpectation {
-    /// In any case.
+    /// Tokens in any case.
     #[serde(deserialize_with = "number::<0, 1_000_000_000, _, _>")]
     #[schemars(with = "Count<0, 1_000_000_000>")]
     pub base: u32,
-    /// For each file.
+    /// Tokens for each file.
     #[serde(deserialize_with = "number::<0, 1_000_000_000, _, _>")]
     #[schemars(with = "Count<0, 1_000_000_000>")]
     pub per_file: u32,
-    /// For each token of the files.
+    /// Tokens for each token of the files.
     #[serde(deserialize_with = "number::<0, 1_000_000_000, _, _>")]
     #[schemars(with = "Count<0, 1_000_000_000>")]
     pub per_token: u32,

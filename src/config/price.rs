@@ -19,13 +19,13 @@ pub(crate) const HINTS: Hints = Hints {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PriceSection {
-    /// Input tokens.
+    /// For input tokens.
     input: Option<Usd>,
-    /// Output tokens.
+    /// For output tokens.
     output: Option<Usd>,
-    /// Input tokens that the provider reads from its cache. The default is `input`.
+    /// For input tokens that the provider reads from its cache. The default is `input`.
     cache_read: Option<Usd>,
-    /// Input tokens that the provider writes to its cache. The default is `input`.
+    /// For input tokens that the provider writes to its cache. The default is `input`.
     cache_write: Option<Usd>,
 }
 

@@ -8,8 +8,7 @@
 pub enum ProviderKind {
     /// Anthropic's Messages API.
     Anthropic,
-    /// OpenAI's Responses and chat completions APIs, also used by other servers (vLLM, llama.cpp,
-    /// …).
+    /// Every server with OpenAI's Responses or chat completions API (OpenAI, vLLM, llama.cpp, …).
     OpenAi,
     /// Gemini's generateContent.
     Gemini,

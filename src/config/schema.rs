@@ -72,6 +72,8 @@ fn as_written(schema: &mut Value) {
 }
 
 fn of_kind(object: &mut Map<String, Value>) {
+    // A default of none is no default.
+    object.retain(|key, value| key != "default" || !value.is_null());
     if let Some(Value::Array(kinds)) = object.get("type") {
         let single: Vec<Value> = kinds.iter().filter(|kind| **kind != "null").cloned().collect();
         if let [kind] = single.as_slice() {
@@ -92,10 +94,10 @@ fn of_kind(object: &mut Map<String, Value>) {
         _ if ["pattern", "enum", "const"].iter().any(|key| object.contains_key(*key)) => r"\$\{",
         _ => return,
     };
-    let description = object.remove("description");
+    let about = ["description", "default", "deprecated"].map(|key| (key.to_owned(), object.remove(key)));
     let value = Value::Object(std::mem::take(object));
     object.insert("anyOf".to_owned(), json!([value, { "type": "string", "pattern": text }]));
-    object.extend(description.map(|description| ("description".to_owned(), description)));
+    object.extend(about.into_iter().filter_map(|(key, said)| Some((key, said?))));
 }
 
 /// The sections of a `config.md`, each with its keys or its list.
@@ -127,10 +129,14 @@ fn config_md() -> Value {
                 "type": "object",
                 "additionalProperties": false,
                 "properties": {
-                    "privilege_groups": names("Groups of the world file whose tools the agents get."),
-                    "profile": { "description": "A profile that narrows all grants.", "type": "string" },
-                    "deny": names("Tools that the agents never get."),
-                    "overrides": names("Tools that the agents get beside those of their groups: the items of the section.")
+                    "privilege_groups": names("Groups of the archetype's agents."),
+                    "profile": {
+                        "title": "`minimal`, `coding`, `messaging` or `full`",
+                        "description": "Narrows their tools to those of the profile; `full` narrows nothing.",
+                        "type": "string"
+                    },
+                    "deny": names("Tools that they never have."),
+                    "overrides": names("Single tools beyond the groups. In the file they are the list items of the section.")
                 }
             },
             "Toolbox": names("Toolboxes of the world file that the agents use, each perhaps with some of its tools."),
@@ -212,6 +218,29 @@ mod tests {
         assert!(!validator.is_valid(&json!({ "agents": [{ "id": "lead" }] })));
     }
 
+    /// The defaults below a schema that its value may not have.
+    fn wrong_defaults(schema: &Value, whole: &Value, wrong: &mut Vec<String>) {
+        if let Some(object) = schema.as_object() {
+            if let Some(default) = object.get("default") {
+                let mut one = schema.clone();
+                one["definitions"] = whole["definitions"].clone();
+                if !jsonschema::validator_for(&one).unwrap().is_valid(default) {
+                    wrong.push(schema.to_string());
+                }
+            }
+            object.values().for_each(|inner| wrong_defaults(inner, whole, wrong));
+        }
+    }
+
+    #[test]
+    fn each_default_is_a_value_that_its_key_may_have() {
+        for file in FILES {
+            let (schema, mut wrong) = (serde_json::from_str(&of(file).unwrap()).unwrap(), Vec::new());
+            wrong_defaults(&schema, &schema, &mut wrong);
+            assert!(wrong.is_empty(), "{file}: {wrong:#?}");
+        }
+    }
+
     #[test]
     fn sections_of_a_config_have_their_own_keys() {
         let schema: Value = serde_json::from_str(&of("config.md").unwrap()).unwrap();
@@ -223,3 +252,7 @@ mod tests {
         assert_eq!(of("laws.md"), None);
     }
 }
+
+#[cfg(test)]
+#[path = "schema_tables_tests.rs"]
+mod tables_tests;

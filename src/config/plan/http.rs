@@ -14,11 +14,12 @@ use crate::kinds::{AtMost, at_most, schema, text, text_kind};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpPlan {
-    /// Accepted values of the `Host` header. A host without a port is accepted with any port.
+    /// Further names under which the HTTP listener may be called, such as `ghost.example` or `ghost:8080`; without a
+    /// port, any port.
     #[serde(deserialize_with = "at_most::<100, _, _>")]
     #[schemars(with = "AtMost<100, HostPort>")]
     pub allowed_hosts: Vec<HostPort>,
-    /// Accepted origins of web pages, such as `https://dash.example.com`, in lower case.
+    /// Web pages of other origins that may call it, such as `https://dash.example`. They still need the token.
     #[serde(deserialize_with = "origins")]
     #[schemars(with = "AtMost<100, WebOrigin>")]
     pub allowed_origins: Vec<String>,
@@ -64,7 +65,7 @@ impl HostPort {
     }
 }
 
-schema!(HostPort, _ => json_schema!({ "type": "string" }));
+schema!(HostPort, _ => json_schema!({ "title": "host", "type": "string" }));
 
 impl<'de> Deserialize<'de> for HostPort {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -77,7 +78,7 @@ impl<'de> Deserialize<'de> for HostPort {
 
 text_kind! {
     /// An origin as browsers write it.
-    pub WebOrigin(String), 300, |text| {
+    pub WebOrigin(String), 300, "origin", |text| {
         let hint = "write scheme and host alone, with the port if it is not the scheme's own, such as https://dash.example";
         origin(text).ok_or_else(|| (format!("`{text}` is not an origin as browsers write it"), hint.into()))
     }

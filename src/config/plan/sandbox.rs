@@ -57,10 +57,9 @@ pub enum SandboxNetwork {
     /// Nothing.
     #[default]
     None,
-    /// The hosts that the world names, through ghostd's proxy.
+    /// The hosts of `hosts`, through ghostd's proxy.
     Proxy,
-    /// Whatever the engine's bridge leads to.
-    // `bridge` is the older name.
+    /// Whatever the engine's bridge leads to, with `kind: docker` only. `bridge` is the older name.
     #[serde(alias = "bridge")]
     Open,
 }

@@ -9,10 +9,10 @@ use ghost_domain::Money;
 use ghost_domain::text::clip;
 use ipnet::IpNet;
 use schemars::{JsonSchema, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::kinds::{
-    AtMost, Count, Name, Time, Url, Usd, Variable, at_most, by, each, maybe, number, schema, text, text_kind,
+    AtMost, Count, Name, Time, Url, Usd, Variable, at_most, by, duration, each, maybe, number, schema, text, text_kind,
 };
 use crate::typed::told;
 
@@ -89,7 +89,7 @@ impl WebTarget {
     }
 }
 
-schema!(WebTarget, _ => json_schema!({ "type": "string" }));
+schema!(WebTarget, _ => json_schema!({ "title": "target", "type": "string" }));
 
 impl<'de> Deserialize<'de> for WebTarget {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -151,7 +151,7 @@ pub enum Robots {
     /// It is not read: an agent fetches a page as a person would open it.
     #[default]
     Ignore,
-    /// A page that it forbids is refused.
+    /// A page that it forbids to programs, or to `ghostd`, is refused. A site that cannot give the file forbids everything.
     Respect,
 }
 
@@ -192,11 +192,11 @@ pub struct SearchPlan {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchSection {
-    /// The service.
+    /// The service of `tool.web_search`.
     provider: SearchKind,
-    /// Its address. Brave has its own.
+    /// Its address, without the path of the API; required for `searxng`. The default is Brave's.
     base_url: Option<Url>,
-    /// The variable with its key. Brave's is `BRAVE_API_KEY` by default.
+    /// The variable with its key. The default is `BRAVE_API_KEY`; none for `searxng`.
     api_key_env: Option<Variable>,
 }
 
@@ -222,26 +222,36 @@ impl TryFrom<SearchSection> for SearchPlan {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GooglePlan {
-    /// The model that is asked if the agent names none. It becomes a part of a path, so it is only a name.
+    /// The model that is asked.
     #[serde(deserialize_with = "by::<Name, _, _>")]
     #[schemars(with = "Name")]
     pub model: String,
-    /// Other models that an agent may name.
+    /// Others that an agent may name.
     #[serde(deserialize_with = "each::<Name, _, _>")]
     #[schemars(with = "Vec<Name>")]
     pub models: Vec<String>,
-    /// The address of the API, without its path.
+    /// The address of the API.
     #[serde(deserialize_with = "base_url")]
     #[schemars(with = "Url")]
     pub base_url: String,
-    /// The variable with the key.
+    /// The variable with the key of Gemini's API.
     #[serde(deserialize_with = "by::<Variable, _, _>")]
     #[schemars(with = "Variable")]
     pub api_key_env: String,
-    /// The price of one query that the model makes, in US dollars.
-    #[serde(deserialize_with = "by::<Usd, _, _>")]
+    /// The price of one query of the model, in US dollars, for the ledger. Google's price depends on the model.
+    #[serde(deserialize_with = "by::<Usd, _, _>", serialize_with = "usd")]
     #[schemars(with = "Usd")]
     pub usd_per_query: Money,
+}
+
+/// A default as the file writes it, for the schema.
+fn time<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&duration(*time))
+}
+
+/// A default as the file writes it, for the schema.
+fn usd<S: Serializer>(money: &Money, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(f64::from(u32::try_from(money.0).unwrap_or(u32::MAX)) / 1e6)
 }
 
 fn base_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -266,29 +276,30 @@ impl Default for GooglePlan {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebPlan {
-    /// What may be reached although its address is not public.
+    /// What may be reached although its address is not public. A name that is allowed may have any address.
     #[serde(deserialize_with = "at_most::<500, _, _>")]
     #[schemars(with = "AtMost<500, WebTarget>")]
     pub allow: Vec<WebTarget>,
-    /// What may not be reached. It wins over `allow`.
+    /// What may not be reached; wins over `allow`.
     #[serde(deserialize_with = "at_most::<500, _, _>")]
     #[schemars(with = "AtMost<500, WebTarget>")]
     pub deny: Vec<WebTarget>,
-    /// Whether `robots.txt` is respected.
+    /// Whether the `robots.txt` of a site is respected.
+    #[schemars(extend("default" = "ignore"))]
     pub robots: Robots,
-    /// The `User-Agent` of requests; `None` for Ghost's own.
+    /// The header of that name. The default is `ghostd/VERSION`.
     #[serde(deserialize_with = "maybe::<UserAgent, _, _>")]
     #[schemars(with = "Option<UserAgent>")]
     pub user_agent: Option<String>,
     /// The longest time of a fetch, with all redirects.
-    #[serde(deserialize_with = "by::<Time<1_000, 300_000>, _, _>")]
+    #[serde(deserialize_with = "by::<Time<1_000, 300_000>, _, _>", serialize_with = "time")]
     #[schemars(with = "Time<1_000, 300_000>")]
     pub timeout: Duration,
-    /// The longest silence of a server during a fetch.
-    #[serde(deserialize_with = "by::<Time<1_000, 300_000>, _, _>")]
+    /// The longest silence of a server.
+    #[serde(deserialize_with = "by::<Time<1_000, 300_000>, _, _>", serialize_with = "time")]
     #[schemars(with = "Time<1_000, 300_000>")]
     pub idle_timeout: Duration,
-    /// Bytes of a body, both as it is sent and decompressed.
+    /// Bytes of an answer, both as it is sent and decompressed; also of a file that it is saved to.
     #[serde(deserialize_with = "number::<1_024, 67_108_864, _, _>")]
     #[schemars(with = "Count<1_024, 67_108_864>")]
     pub max_bytes: usize,
@@ -296,15 +307,15 @@ pub struct WebPlan {
     #[serde(deserialize_with = "number::<0, 20, _, _>")]
     #[schemars(with = "Count<0, 20>")]
     pub redirects_max: u32,
-    /// The service of `tool.web_search`, if there is one.
+    /// The service of `tool.web_search`. Without it agents have no such tool.
     pub search: Option<SearchPlan>,
-    /// The settings of `tool.google_search`, if agents have it.
+    /// The settings of `tool.google_search`. Without it agents have no such tool.
     pub google_search: Option<GooglePlan>,
 }
 
 text_kind! {
     /// The value of a header.
-    pub UserAgent(String), 200, |text| match text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+    pub UserAgent(String), 200, "ASCII text, 200 bytes", |text| match text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         true => Ok(text.to_owned()),
         false => {
             let hint = "write plain ASCII on one line, such as Example/1.0";

@@ -11,7 +11,7 @@ use ghost_coding::Format;
 use ghost_domain::text::{clip, one_line};
 use serde_json::{Value, json};
 
-use super::sections::{CommandSection, ManifestSection, NEEDS_MAX, ProgramName, check_tool_name};
+use super::sections::{CommandSection, ManifestSection, NEEDS_MAX, OUTPUT, ProgramName, TIMEOUT, check_tool_name};
 use super::template::{arguments, is_known};
 use crate::files::is_plain_relative;
 use crate::kinds::{Count, Text, Variable};
@@ -21,10 +21,6 @@ use crate::typed::{Read, Spanned, choice, read_as};
 
 /// Largest schema of a tool's arguments, in bytes.
 const SCHEMA_MAX: usize = 32 * 1_024;
-/// The time of a command that names none.
-const TIMEOUT: Duration = Duration::from_secs(120);
-/// Bytes of output that are kept if the tool names none.
-const OUTPUT: usize = 50 * 1_024;
 
 /// Where the files of a toolbox are.
 pub(super) struct Files<'f> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::idempotency;
-use super::sections::{ManifestSection, ServerSection};
+use super::sections::{MCP_OUTPUT, MCP_TIMEOUT, ManifestSection, ServerSection};
 use super::template::pieces;
 use crate::files::text_of;
 use crate::plan::toolbox::{McpPlan, McpTransport, TrustedTool};
@@ -25,11 +25,6 @@ pub const LOCK_FILE: &str = "mcp.lock";
 pub const LOCK_MAX: u64 = 4 * 1_024 * 1_024;
 /// The version of that file.
 pub const LOCK_VERSION: u32 = 1;
-/// The time of a call for which the manifest names none.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest time of a call, in seconds.
-/// Bytes of a result that are kept if the manifest names no bound.
-const OUTPUT: usize = 256 * 1_024;
 
 /// The content of the lock file.
 #[derive(Serialize, Deserialize)]
@@ -71,8 +66,8 @@ pub(super) fn mcp(
     }
     Some(McpPlan {
         transport: transport?,
-        timeout: manifest.timeout_seconds.as_ref().map_or(TIMEOUT, |seconds| Duration::from_secs(seconds.0)),
-        output_limit: manifest.output_limit_bytes.as_ref().map_or(OUTPUT, |bytes| bytes.usize()),
+        timeout: manifest.timeout_seconds.as_ref().map_or(MCP_TIMEOUT, |seconds| Duration::from_secs(seconds.0)),
+        output_limit: manifest.output_limit_bytes.as_ref().map_or(MCP_OUTPUT, |bytes| bytes.usize()),
         trusted,
         idempotency,
     })

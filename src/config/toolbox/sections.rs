@@ -1,6 +1,7 @@
 //! The content of a `toolbox.yaml`, as documented structs.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ghost_domain::tool_catalogue;
 use schemars::JsonSchema;
@@ -14,6 +15,14 @@ use crate::reader::is_name;
 use crate::typed::{Hints, Spanned};
 use crate::world_file::commands::Server;
 
+/// The time of a command that names none.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
+/// Bytes of output that are kept if the tool names none.
+pub(super) const OUTPUT: usize = 50 * 1_024;
+/// The time of a call of an MCP server for which the manifest names none.
+pub(super) const MCP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of a result of an MCP server that are kept if the manifest names no bound.
+pub(super) const MCP_OUTPUT: usize = 256 * 1_024;
 /// Longest time of a command, in seconds.
 const TIMEOUT_MAX: u64 = 86_400;
 /// Most programs or variables that a tool requires.
@@ -34,32 +43,35 @@ fn is_lower_name(name: &str) -> bool {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ManifestSection {
-    /// The name of the toolbox, the first part of the names of its tools.
+    /// The first part of the tools' names: `<name>.<tool>`. It has no dots.
     pub(super) name: Option<ToolboxName>,
-    /// The version of the format: 1.
-    #[schemars(with = "Option<serde_json::Value>")]
+    /// The version of this format. The default is 1.
+    #[schemars(with = "Option<serde_json::Value>", title = "1")]
     pub(super) version: Option<Spanned<IgnoredAny>>,
     /// What the toolbox is for.
     pub(super) description: Option<Free<TEXT_MAX>>,
-    /// `commands` (the default) or `mcp`.
+    /// What the tools are.
+    #[schemars(extend("default" = "commands"))]
     pub(super) kind: Kind,
-    /// Variables that all tools get.
+    /// Variables of its commands.
     pub(super) env: BTreeMap<EnvName, Free<TEXT_MAX>>,
-    /// Variables of the daemon that all tools get.
+    /// Variables of ghostd that its commands get. Their values are redacted on every way out.
     pub(super) passthrough_env: Option<Spanned<Vec<Variable>>>,
-    /// Where the commands run: in the sandbox of the world (the default), or on a toolbox server.
+    /// Where the tools run. The default is the world's sandbox.
     pub(super) runtime: Option<Spanned<RuntimeSection>>,
-    /// The directory with the programs of the toolbox.
+    /// The directory of the toolbox where its own programs are.
     pub(super) bin_dir: Option<Spanned<Text<1_024>>>,
-    /// The tools of a toolbox of commands.
+    /// The tools, at most 2,000.
     pub(super) tools: Option<Spanned<Vec<Spanned<CommandSection>>>>,
-    /// The server of `kind: mcp`.
+    /// How the MCP server is reached. Required for `kind: mcp`.
     pub(super) server: Option<Spanned<ServerSection>>,
-    /// Seconds of one call, of `kind: mcp`.
+    /// Seconds of a call, of `kind: mcp`.
+    #[schemars(extend("default" = MCP_TIMEOUT.as_secs()))]
     pub(super) timeout_seconds: Option<Spanned<Count<1, 3_600>>>,
-    /// Bytes of one result, of `kind: mcp`.
+    /// Bytes of a result that are kept, of `kind: mcp`.
+    #[schemars(extend("default" = MCP_OUTPUT))]
     pub(super) output_limit_bytes: Option<Spanned<Count<1, 16_777_216>>>,
-    /// How calls of the tools of a server are settled that were cut off.
+    /// By tool: how calls that the daemon's death cut off are settled, of `kind: mcp`.
     pub(super) idempotency: BTreeMap<String, Spanned<Declared>>,
 }
 
@@ -75,7 +87,7 @@ pub(super) enum Kind {
 }
 
 text_kind! {
-    pub(super) ToolboxName(String), 1_024, |name| {
+    pub(super) ToolboxName(String), 1_024, "lower-case name", |name| {
         match is_lower_name(name) && !name.contains('.') && !RESERVED.contains(&name) {
             true => Ok(name.to_owned()),
             false => {
@@ -88,7 +100,7 @@ text_kind! {
 
 text_kind! {
     #[derive(PartialOrd, Ord)]
-    pub(super) EnvName(String), 1_024, |name| {
+    pub(super) EnvName(String), 1_024, "variable", |name| {
         let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && !name.starts_with(|c: char| c.is_ascii_digit());
         match is_name && !OWN_VARIABLES.contains(&name) {
@@ -105,19 +117,20 @@ text_kind! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RuntimeSection {
-    /// `sandbox` or `remote`.
+    /// In the world's sandbox, or on a toolbox server of their own, where their programs are.
+    #[schemars(extend("default" = "sandbox"))]
     pub(super) kind: Option<Spanned<RuntimeKind>>,
-    /// The address of the toolbox server.
+    /// The address of the toolbox server; `http` only for this machine.
     pub(super) url: Option<Server>,
     /// The variable with its token.
     pub(super) token_env: Option<Variable>,
-    /// A PEM file with the only certificate authorities that are trusted.
+    /// A PEM file with the only certificates that are trusted. The default are the system's.
     pub(super) ca_file: Option<Text<1_024>>,
 }
 
 text_kind! {
     /// The word of a runtime. The world decides which sandbox that is.
-    pub(super) RuntimeKind(bool), 64, |word| match word {
+    pub(super) RuntimeKind(bool), 64, "`sandbox` or `remote`", |word| match word {
         "local" | "docker" => {
             let hint = "write `kind: sandbox`; `sandbox.kind` of the world file chooses";
             Err(("a toolbox does not choose the sandbox".into(), hint.into()))
@@ -130,39 +143,50 @@ text_kind! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct CommandSection {
-    /// The name, after that of the toolbox.
+    /// The last part of its name. Name and toolbox together have at most 64 characters; a dot counts as two.
     pub(super) name: Option<Spanned<Text<1_024>>>,
-    /// What models read of the tool.
+    /// What agents see.
     pub(super) description: Option<Text<2_048>>,
-    /// JSON Schema of the arguments.
-    #[schemars(with = "Option<serde_json::Value>")]
+    /// JSON Schema of an object: what a call must match. Unknown members are refused unless the schema allows them.
+    /// The default is no parameters.
+    #[schemars(with = "Option<serde_json::Value>", title = "map")]
     pub(super) parameters: Option<Spanned<IgnoredAny>>,
-    /// The program and its first arguments. No shell reads it.
-    #[schemars(with = "Option<serde_json::Value>")]
+    /// The program and its first arguments. No shell reads it, and nothing is filled in: a `{parameter}` belongs to
+    /// `args`. A name is looked up in `bin_dir`, then in the sandbox's `PATH`.
+    #[schemars(with = "Option<serde_json::Value>", title = "list of texts")]
     pub(super) command: Option<Spanned<IgnoredAny>>,
-    /// Further arguments, with `{parameter}` in them.
-    #[schemars(with = "Option<serde_json::Value>")]
+    /// More arguments, with `{parameter}` in them.
+    #[schemars(with = "Option<serde_json::Value>", title = "list of texts")]
     pub(super) args: Option<Spanned<IgnoredAny>>,
-    /// The input: `{json}` for all arguments, or `{name}` for one.
-    #[schemars(with = "Option<serde_json::Value>")]
+    /// All arguments of the call as JSON, or the text of one. The default is nothing.
+    #[schemars(with = "Option<serde_json::Value>", title = "`\"{json}\"` or `\"{parameter}\"`")]
     pub(super) stdin: Option<Spanned<IgnoredAny>>,
-    /// The working directory: `{home}` (the default), `{workspace}` or `{parameter}`.
+    /// The directory: the agent's own, the workspace, or a path of the workspace. The default is `"{home}"`.
+    #[schemars(title = "`\"{home}\"`, `\"{workspace}\"` or `\"{parameter}\"`")]
     pub(super) cwd: Option<Spanned<Text<200>>>,
-    /// The most seconds of a call.
+    /// Seconds of a call; then the whole process tree dies.
+    #[schemars(extend("default" = TIMEOUT.as_secs()))]
     pub(super) timeout_seconds: Option<Count<1, TIMEOUT_MAX>>,
-    /// What the output is while the command runs.
+    /// Whether and how output is shown as progress: `lines` (the default), `none`, `acp`, `cursor-json`,
+    /// `claude-json`, `codex-json` or `gemini-json`. The last five are for coding agents.
+    #[schemars(title = "word")]
     pub(super) stream: Option<Spanned<Text<64>>>,
-    /// What the output is as a result.
+    /// Output as it is (`raw`, the default), parsed as JSON (`json`), or the summary of a coding agent's stream,
+    /// which such a `stream` implies (`coding-agent`).
+    #[schemars(title = "word")]
     pub(super) result: Option<Spanned<Text<64>>>,
-    /// Bytes of output that are kept.
+    /// Bytes of standard output that are kept.
+    #[schemars(extend("default" = OUTPUT))]
     pub(super) output_limit_bytes: Option<Count<1, 16_777_216>>,
-    /// What the command may do to the workspace: `ro` or `rw` (the default).
+    /// What it may do to the workspace.
+    #[schemars(extend("default" = "rw"))]
     pub(super) workspace_access: Option<ToolboxAccess>,
-    /// How a call is settled that was cut off.
+    /// How a call that the daemon's death cut off is settled.
+    #[schemars(extend("default" = "none"))]
     pub(super) idempotency: Declared,
-    /// What the tool needs.
+    /// Without these programs and variables the tool is absent.
     pub(super) requires: RequiresSection,
-    /// Variables of the daemon that the tool gets.
+    /// Variables of ghostd that its command gets, besides those of the toolbox.
     pub(super) passthrough_env: Vec<Variable>,
 }
 
@@ -185,16 +209,16 @@ pub(super) fn check_tool_name(toolbox: &str, name: &str) -> Result<(), (String, 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RequiresSection {
-    /// Programs.
+    /// Programs that must all be there.
     pub(super) bins: Vec<ProgramName>,
     /// Programs of which one is enough.
     pub(super) any_bins: Vec<ProgramName>,
-    /// Variables.
+    /// Variables that must be set.
     pub(super) env: Vec<Variable>,
 }
 
 text_kind! {
-    pub(super) ProgramName(String), 100, |text| {
+    pub(super) ProgramName(String), 100, "program", |text| {
         let is_char = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
         match text.chars().all(is_char) && !text.starts_with('-') {
             true => Ok(text.to_owned()),
@@ -209,11 +233,11 @@ text_kind! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ServerSection {
-    /// The program and its arguments.
+    /// A program that runs in the sandbox, with `{home}`, `{workspace}` and `{toolbox}` in its words.
     pub(super) command: Option<Spanned<Vec<Spanned<Text<4_096>>>>>,
-    /// The address.
+    /// Or an address: `https`, or `http` on this machine.
     pub(super) url: Option<Spanned<Text<2_000>>>,
-    /// The variable with the token of a server with a `url`.
+    /// The variable of ghostd with the token of a `url`.
     pub(super) token_env: Option<Variable>,
 }
 

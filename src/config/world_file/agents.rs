@@ -15,7 +15,7 @@ use serde::de::{self, DeserializeSeed as _, Deserializer, IntoDeserializer as _,
 use super::budgets::Budget;
 use crate::deserializer::whole;
 use crate::heartbeat::HeartbeatBlock;
-use crate::kinds::{Count, Name, NewId, Parsed, Range, Text, Thousandths, Time, Usd, schema};
+use crate::kinds::{Count, Name, NewId, Parsed, Range, Text, Thousandths, Time, Usd, duration, schema};
 use crate::plan::{AgentLimits, ModelChoice, RestartPlan};
 use crate::problem::Hint;
 use crate::reader::Field;
@@ -28,32 +28,35 @@ pub const AGENTS_MAX: u64 = 100_000;
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentSection {
-    /// The id, unique in the world.
+    /// Unique in the world. `system` and `all` are refused.
     pub id: Option<NewId>,
-    /// How many agents this entry makes: `<id>-1`, `<id>-2` and so on.
+    /// Makes so many agents of this entry: `<id>-1`, `<id>-2` and so on. A `name` gets the number, too. If
+    /// `write_acl` is set, each also keeps its own directory.
     pub count: Option<Count<1, AGENTS_MAX>>,
-    /// The directory under `archetype/` with its files.
+    /// A directory under `archetype/`.
     pub archetype: Option<Spanned<Text<200>>>,
-    /// The name for display. The default is the id.
+    /// What people and models see. The default is the id.
     pub name: Option<Text<200>>,
-    /// The team.
+    /// One of `teams`. The default is none.
     pub team: Option<Spanned<Name>>,
-    /// Whether the agent starts when it is first created. The default is that it does.
+    /// Whether the first start of the world starts the agent. The default is `true`.
     pub autostart: Option<bool>,
     /// When and how often it is restarted.
     pub restart: RestartSection,
-    /// Privilege groups beside those of its archetype.
+    /// Groups beside those of its archetype.
     pub privilege_groups: Vec<Spanned<Name>>,
-    /// A profile that narrows all grants.
+    /// Narrows its tools to those of the profile; `full` narrows nothing.
     #[schemars(with = "Option<String>", extend("enum" = Profile::NAMES))]
     pub profile: Option<Profile>,
-    /// The directories that it may write to. The default is `agents/<id>/`.
+    /// The directories of the workspace that it may write to. Each ends in `/`; never `agents/`, another agent's
+    /// directory or a reserved place (`.git`, `.ghost-world`). The default is `agents/<id>/`.
     pub write_acl: Option<Spanned<Vec<Spanned<Text<1_024>>>>>,
-    /// Its budget.
+    /// What the agent may spend, as `budgets.agent.<id>`. Set one of the two.
     pub budget: Option<Spanned<Budget>>,
-    /// Settings that replace those of its archetype.
+    /// Replaces what its archetype says: the keys of `## LLM` and `## Limits` of a `config.md`, without
+    /// `daily_cost_usd`. A new `provider` or `model` drops the archetype's `fallback_models`.
     pub overrides: Overrides,
-    /// Its own heartbeat.
+    /// Its own heartbeat: the keys of `heartbeat`, without `ack_max_chars`.
     pub heartbeat: Option<HeartbeatBlock>,
 }
 
@@ -61,37 +64,39 @@ pub struct AgentSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overrides {
-    /// The provider of the model.
+    /// The provider of the model. The default is `llm.default_provider`.
     pub provider: Option<Spanned<Text<200>>>,
-    /// The model's name at that provider.
+    /// The model's name at that provider. The default is `llm.default_model`.
     pub model: Option<Spanned<Text<200>>>,
-    /// Models to try if this one fails, in order: `model` or `provider/model`.
+    /// Models that are tried in this order when a model fails: `model` or `provider/model`.
     pub fallback_models: Vec<Spanned<Text<200>>>,
-    /// Sampling temperature.
+    /// The sampling temperature. The default is the provider's.
     pub temperature: Option<Spanned<Thousandths<0, 2_000>>>,
-    /// The largest number of tokens in an answer.
+    /// Tokens of one answer. The default is `limits.answer_tokens`.
     pub max_tokens: Option<Spanned<Count<1, 1_000_000>>>,
-    /// How much the model thinks.
+    /// How much the model thinks. The default is the provider's.
     pub thinking: Option<Spanned<Thinking>>,
-    /// Model calls of one turn.
+    /// Model calls in one turn. The default is the world's limit.
     pub turn_rounds_max: Option<Spanned<LimitOf<ROUNDS>>>,
-    /// The same bound as `turn_rounds_max`.
+    /// The same as `turn_rounds_max`.
     pub max_tool_rounds: Option<Spanned<LimitOf<ROUNDS>>>,
-    /// Seconds of one turn.
+    /// Seconds of work in one turn. The default is the world's limit.
     pub turn_seconds: Option<Spanned<LimitOf<SECONDS>>>,
-    /// The same bound as `turn_seconds`.
+    /// The same as `turn_seconds`.
     pub turn_timeout_seconds: Option<Spanned<LimitOf<SECONDS>>>,
-    /// Bytes of a prompt.
+    /// Bytes of the conversation. For Ollama also the window that the model is loaded with. The default is the
+    /// world's limit.
     pub context_bytes: Option<Spanned<LimitOf<CONTEXT>>>,
-    /// The same bound as `context_bytes`, at four bytes a token.
+    /// The same as `context_bytes`, in tokens of 4 bytes each.
     pub context_window_tokens: Option<Spanned<LimitOf<TOKENS>>>,
-    /// Bytes of a tool's result that a model sees.
+    /// Bytes of a tool result that the model sees. The default is the world's limit.
     pub result_view_bytes: Option<Spanned<LimitOf<VIEW>>>,
-    /// The same bound as `result_view_bytes`.
+    /// The same as `result_view_bytes`.
     pub tool_result_chars: Option<Spanned<LimitOf<VIEW>>>,
-    /// Bytes of a result that a model sees when it is new.
+    /// Bytes of a tool result above which the model sees it once. The default is the world's limit.
     pub result_once_bytes: Option<Spanned<LimitOf<ONCE>>>,
-    /// The most US dollars of an agent in one day; in an archetype's file alone.
+    /// What each agent of the archetype may cost in a day (UTC), created agents included; in an archetype's file
+    /// alone. The world file's `usd_per_day` for the agent, or a limit set by hand, takes precedence.
     pub daily_cost_usd: Option<Spanned<Usd>>,
 }
 
@@ -208,13 +213,13 @@ impl Overrides {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TeamSection {
-    /// The name.
+    /// Unique in the world.
     pub name: Option<Name>,
-    /// Which members are restarted with one that crashed. The default is none of them.
+    /// Which members restart when one crashes: it alone, all, or it and those after it. The default is `one_for_one`.
     pub strategy: Option<Strategy>,
-    /// The restarts within a window after which the whole team fails.
+    /// More restarts than `max` within `window` make the team fail.
     pub intensity: IntensitySection,
-    /// The members, in start order. An agent may name its team instead.
+    /// The members, in start order. An agent may name its `team` instead.
     pub agents: Vec<Spanned<Parsed<AgentId>>>,
 }
 
@@ -222,9 +227,11 @@ pub struct TeamSection {
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct IntensitySection {
-    /// Restarts allowed within the window.
+    /// Restarts within `window`; one more, and it fails.
+    #[schemars(extend("default" = Intensity::default().max))]
     max: Count<0, 10_000>,
-    /// The length of the window.
+    /// The time within which restarts count.
+    #[schemars(extend("default" = duration(Intensity::default().window)))]
     window: Time<1_000, 604_800_000>,
 }
 
@@ -245,13 +252,17 @@ impl From<IntensitySection> for Intensity {
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RestartSection {
-    /// `permanent`, `transient` or `temporary`.
+    /// When it is restarted: always, only after a crash, or never.
     r#type: RestartType,
-    /// Restarts allowed within the window.
+    /// Restarts within `window`; one more, and it fails.
+    #[schemars(extend("default" = RestartPlan::default().intensity.max))]
     max: Count<0, 10_000>,
-    /// The length of the window.
+    /// The time within which restarts count.
+    #[schemars(extend("default" = duration(RestartPlan::default().intensity.window)))]
     window: Time<1_000, 604_800_000>,
-    /// The pause before a restart: the first one, or `{ base, cap }`.
+    /// The wait before a restart. It starts at `base` and doubles up to `cap`, less a random part of up to a fifth. A
+    /// duration alone is `base`.
+    #[schemars(extend("default" = backoff()))]
     backoff: BackoffSection,
 }
 
@@ -270,6 +281,12 @@ impl From<RestartSection> for RestartPlan {
     }
 }
 
+/// The default of `backoff`, as it is written.
+fn backoff() -> serde_json::Value {
+    let Backoff { base, cap } = Backoff::default();
+    serde_json::json!({ "base": duration(base), "cap": duration(cap) })
+}
+
 /// `backoff`: one duration, or both.
 #[derive(Clone, Copy)]
 struct BackoffSection(Backoff);
@@ -282,9 +299,11 @@ schema!(BackoffSection, generator => json_schema!({
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct BackoffMap {
-    /// The first pause.
+    /// The first wait.
+    #[schemars(extend("default" = backoff()["base"]))]
     base: Option<Time<1, 3_600_000>>,
-    /// The longest pause.
+    /// The longest wait.
+    #[schemars(extend("default" = backoff()["cap"]))]
     cap: Option<Time<1, 3_600_000>>,
 }
 

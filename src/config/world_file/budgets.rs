@@ -16,11 +16,11 @@ use crate::typed::{Spanned, problem};
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BudgetsSection {
-    /// The world's.
+    /// What all agents together may spend.
     pub world: Option<Spanned<Budget>>,
-    /// Teams, by name.
+    /// What the agents of a team may spend, by its name.
     pub team: BTreeMap<ScopeName<String>, Spanned<Budget>>,
-    /// Agents, by id.
+    /// What an agent may spend, by its id.
     pub agent: BTreeMap<ScopeName<Parsed<AgentId>>, Spanned<Budget>>,
 }
 
@@ -34,19 +34,19 @@ pub struct Budget {
     pub day: Option<BudgetLimits>,
 }
 
-schema!(Budget, generator => BudgetSection::json_schema(generator));
+schema!(Budget, generator => generator.subschema_for::<BudgetSection>());
 
 /// One budget, as it is written.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct BudgetSection {
-    /// The most tokens.
+    /// Tokens for the world's whole life.
     tokens: Option<Tokens>,
-    /// The most US dollars.
+    /// US dollars for the world's whole life.
     usd: Option<Usd>,
-    /// The most tokens of one day.
+    /// Tokens for one day, from midnight to midnight UTC.
     tokens_per_day: Option<Tokens>,
-    /// The most US dollars of one day.
+    /// US dollars for one day, from midnight to midnight UTC.
     usd_per_day: Option<Usd>,
 }
 

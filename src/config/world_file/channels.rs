@@ -15,13 +15,17 @@ use crate::typed::Spanned;
 /// The largest number of webhooks in a world.
 pub const WEBHOOKS_MAX: usize = 64;
 
+/// Seconds that the time stamp of a request may be off if a webhook does not say so.
+const TOLERANCE_S: u64 = 300;
+
 /// `channels`: webhooks and reactions.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChannelsSection {
-    /// How readily agents react in conversations.
+    /// How often agents may react with an emoji: once in `limits.reaction_gap` messages from outside, or as they
+    /// like. `## Channels` of a `config.md` can override it.
     pub reactions: Reactions,
-    /// Webhooks by name. Agents talk with people outside through them.
+    /// Webhooks by name, at most 64.
     pub webhooks: BTreeMap<Name, Spanned<WebhookSection>>,
 }
 
@@ -35,22 +39,24 @@ impl Default for ChannelsSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhookSection {
-    /// The address to which agents' messages are posted.
+    /// Where Ghost posts what agents say.
     pub url: Option<Url>,
-    /// The environment variable with the secret, used in both directions.
+    /// The variable with the secret that signs both directions.
     pub secret_env: Option<Variable>,
-    /// The agent that answers threads which no other agent has.
+    /// The agent that answers new threads.
     pub agent: Option<Spanned<Parsed<AgentId>>>,
-    /// The largest accepted deviation of a request's time stamp, in seconds.
+    /// Seconds that an incoming timestamp may be off.
+    #[schemars(extend("default" = TOLERANCE_S))]
     timestamp_tolerance_s: Option<Count<1, 86_400>>,
-    /// The actions that the other side supports. Sending is always one of them.
+    /// What the other side supports besides messages, which it always gets. The tool `message` refuses other actions
+    /// with `unsupported`. The default is `[delete, react]`.
     actions: Option<Vec<ActionKind>>,
 }
 
 impl WebhookSection {
     /// The accepted deviation of a time stamp.
     pub fn tolerance(&self) -> Duration {
-        Duration::from_secs(self.timestamp_tolerance_s.map_or(300, |seconds| seconds.0))
+        Duration::from_secs(self.timestamp_tolerance_s.map_or(TOLERANCE_S, |seconds| seconds.0))
     }
 
     /// The supported actions, sorted.
@@ -76,14 +82,14 @@ pub fn chat_channel(key: &str) -> Option<String> {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChannelSection {
-    /// The agents in the channel.
+    /// The agents in the channel, at least one.
     pub members: Vec<Spanned<Parsed<AgentId>>>,
-    /// Whether an agent needs the floor to post.
+    /// Whether posts wake nobody.
     pub gated: bool,
-    /// What the channel is about, in one line.
+    /// What the channel is about.
     pub topic: Option<Topic>,
 }
 
-text_kind!(pub Topic(String), 1_024, |text| {
+text_kind!(pub Topic(String), 1_024, "one line, 200 characters", |text| {
     check_topic(text).map_err(|refusal| refused(refusal, "say in one line what the channel is about"))
 });

@@ -22,7 +22,7 @@ const BACKGROUND_MAX: u64 = 604_800_000;
 
 text_kind! {
     /// A protection that a world may require.
-    pub Protection(String), 64, |word| choice(word, &[
+    pub Protection(String), 64, "protection", |word| choice(word, &[
         "seccomp", "files", "network", "signals", "trace", "tree", "metadata", "tasks", "namespaces", "netns", "uid", "cgroup",
     ])
 }
@@ -31,65 +31,88 @@ text_kind! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SandboxSection {
-    /// `none` (the default), `local`, `docker` or `remote`.
+    /// Where commands run.
+    #[schemars(extend("default" = "none"))]
     kind: SandboxKind,
-    /// Protections without which no command runs, besides those that always apply.
+    /// Protections without which no command runs, besides `seccomp`, `files`, `network`, `signals` and `trace`.
     require: Vec<Protection>,
-    /// Memory of a command's whole tree, in MiB.
+    /// Memory of a command's whole process tree, in MiB.
+    #[schemars(extend("default" = SandboxPlan::default().memory_bytes >> 20))]
     memory_mb: Option<Count<16, 1_048_576>>,
-    /// What a command may add to the files it can write, in MiB.
+    /// What a command may add to the files that it can write, in MiB; an entry for each 16 KB, at least 1,024.
+    #[schemars(extend("default" = SandboxPlan::default().disk_bytes >> 20))]
     disk_mb: Option<Count<1, 1_048_576>>,
-    /// Tasks of a command's whole tree.
+    /// Processes and threads of the tree; at the bound it is killed.
+    #[schemars(extend("default" = SandboxPlan::default().processes))]
     pids: Option<Count<1, 1_000_000>>,
-    /// Variables that commands get.
+    /// Variables of commands.
     env: BTreeMap<String, Text<TEXT_MAX>>,
-    /// Variables of the daemon that commands get.
+    /// Variables of the daemon that commands get. Their values are redacted wherever output is recorded or shown.
     passthrough_env: Vec<Variable>,
-    /// What commands see of the workspace: `none`, `ro` or `rw` (the default).
+    /// What commands see of the workspace.
+    #[schemars(extend("default" = "rw"))]
     workspace_access: WorkspaceAccess,
-    /// How long a command runs if it does not say so, in milliseconds.
+    /// Milliseconds of a command that asks for no time.
+    #[schemars(extend("default" = millis(SandboxPlan::default().default_timeout)))]
     default_timeout_ms: Option<Count<1, TIMEOUT_MAX>>,
-    /// The longest time that a command may ask for, in milliseconds.
+    /// The most milliseconds of a command; a longer wish is clamped.
+    #[schemars(extend("default" = millis(SandboxPlan::default().max_timeout)))]
     max_timeout_ms: Option<Count<1, TIMEOUT_MAX>>,
-    /// How long a background command may run, in milliseconds.
+    /// The most milliseconds of a background command.
+    #[schemars(extend("default" = millis(SandboxPlan::default().background_timeout)))]
     background_timeout_ms: Option<Count<1, BACKGROUND_MAX>>,
-    /// Bytes of standard output that are kept.
+    /// Bytes of standard output that are kept, from the beginning and the end.
+    #[schemars(extend("default" = SandboxPlan::default().stdout_limit))]
     stdout_limit: Option<Count<0, 16_777_216>>,
-    /// Bytes of standard error that are kept.
+    /// Bytes of standard error that are kept, from the beginning and the end.
+    #[schemars(extend("default" = SandboxPlan::default().stderr_limit))]
     stderr_limit: Option<Count<0, 16_777_216>>,
-    /// What commands reach over the network: `none` (the default), `proxy` or `open`.
+    /// What commands reach over the network.
+    #[schemars(extend("default" = "none"))]
     network: Option<Spanned<SandboxNetwork>>,
-    /// With `network: proxy`: the hosts, as far as the rules of `web` allow them.
+    /// With `network: proxy`: the hosts, written as targets of `web`, as far as the rules of `web` allow them.
     hosts: Option<Spanned<AtMost<500, WebTarget>>>,
-    /// The image of containers: a name, a name with a digest, or an id.
+    /// The image, by name, digest or id. The engine must have it; it is never pulled.
+    #[schemars(extend("default" = SandboxPlan::default().image))]
     image: Option<Spanned<Image>>,
-    /// Which commands share a container: those of an `agent` (the default), a `session` or the `world`.
+    /// Which commands share a container.
+    #[schemars(extend("default" = "agent"))]
     scope: Option<Spanned<SandboxScope>>,
-    /// Processors of a container.
+    /// Processors of a container. The default is no bound.
     cpus: Option<Spanned<Thousandths<10, 1_024_000>>>,
-    /// Containers at one time.
+    /// Containers at one time. If all are busy, a command of another agent is refused (`rate_limited`); an idle one
+    /// makes room.
+    #[schemars(extend("default" = SandboxPlan::default().containers_max))]
     containers_max: Option<Spanned<Count<1, 10_000>>>,
-    /// The root of containers is always read-only.
+    /// The root is always read-only; `false` is refused.
+    #[schemars(extend("default" = true))]
     read_only_root: Option<Spanned<bool>>,
-    /// The address of the toolbox server.
+    /// The toolbox server; `http` only for this machine (`127.0.0.1`, `::1`, `localhost`). Required for `kind:
+    /// remote`.
     url: Option<Spanned<Server>>,
-    /// The variable with the token of the toolbox server.
+    /// The variable with the server's token; its value is redacted wherever output is recorded or shown. Required for
+    /// `kind: remote`.
     token_env: Option<Spanned<Variable>>,
-    /// A PEM file with the only certificate authorities that are trusted for the toolbox server.
+    /// A PEM file with the only certificates that are trusted, relative to the world's directory. The default are the
+    /// system's.
     ca_file: Option<Spanned<Text<1_024>>>,
     /// Nothing uses this yet.
+    #[schemars(extend("deprecated" = true))]
     container: Option<Spanned<Text<1_024>>>,
     /// Nothing uses this yet.
+    #[schemars(extend("deprecated" = true))]
     user: Option<Spanned<Text<1_024>>>,
     /// Nothing uses this yet.
+    #[schemars(extend("deprecated" = true))]
     setup_command: Option<Spanned<Text<1_024>>>,
     /// Nothing uses this yet.
+    #[schemars(extend("deprecated" = true))]
     binds: Option<Spanned<Vec<Text<1_024>>>>,
 }
 
 text_kind! {
     /// The name of an image.
-    pub Image(String), 512, |image| match image.chars().any(|c| c.is_whitespace() || c.is_control()) || image.starts_with('-') {
+    pub Image(String), 512, "image", |image| match image.chars().any(|c| c.is_whitespace() || c.is_control()) || image.starts_with('-') {
         true => Err((format!("`{image}` is not the name of an image"), "write a name such as `ghost-toolbox`".into())),
         false => Ok(image.to_owned()),
     }
@@ -97,7 +120,7 @@ text_kind! {
 
 text_kind! {
     /// The address of a toolbox server: a scheme, a host and perhaps a port. Without TLS, only a server on this machine.
-    pub Server(String), 2_000, |text| {
+    pub Server(String), 2_000, "`https://HOST:PORT`", |text| {
         let (scheme, host) = text.trim_end_matches('/').split_once("://").unwrap_or(("", text));
         let is_plain = !host.is_empty()
             && !host.contains(['/', '?', '#', '@', '\\'])
@@ -112,6 +135,11 @@ text_kind! {
             _ => Err((format!("`{text}` is not the address of a server"), "write it as https://HOST:PORT".into())),
         }
     }
+}
+
+/// A time of the plan, as the file writes it.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn is_this_machine(host: &str) -> bool {
@@ -238,11 +266,13 @@ fn without_proxy(hosts: &Field<'_>) {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CliPolicySection {
-    /// What happens to commands that no tier names: `allow`, `ask` or `deny`.
+    /// What happens to programs that no tier names.
+    #[schemars(extend("default" = "ask"))]
     default: Option<Word>,
-    /// How much of a line is judged: `segments` (the default) or `first_token`.
+    /// Whether every command of the line is judged, or only its first word.
+    #[schemars(extend("default" = "segments"))]
     mode: Judged,
-    /// Tiers of commands, by name.
+    /// The tiers, by name. The default is as shipped.
     tiers: Option<BTreeMap<String, TierSection>>,
 }
 
@@ -250,15 +280,16 @@ pub struct CliPolicySection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TierSection {
-    /// Program names (`rg`), or a program and its subcommand (`git push`).
+    /// Programs (`rg`), or a program and its subcommand (`git push`).
     commands: Vec<Text<200>>,
-    /// What happens to them: `allow`, `ask` or `deny` (the default).
+    /// What happens to a line that uses the tier. Of several tiers the strictest decides.
+    #[schemars(extend("default" = "deny"))]
     action: Word,
-    /// The tier holds only for agents with one of these privilege groups. The default is all.
+    /// The tier holds only for agents with one of these privilege groups. The default is all agents.
     groups: Vec<Spanned<Name>>,
-    /// The longest time limit of a line that uses the tier, in milliseconds.
+    /// The most milliseconds of a line that uses the tier.
     max_timeout_ms: Option<Count<1, TIMEOUT_MAX>>,
-    /// Its agents may also use what cannot be judged before it runs; the tier's action decides.
+    /// Whether its agents may also use what cannot be judged before it runs, such as `$(...)` in a command's name.
     unrestricted: bool,
 }
 

@@ -18,53 +18,57 @@ use crate::typed::{Read, Spanned};
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CronSection {
-    /// The agent.
+    /// The agent that the job wakes.
     pub agent: Option<Spanned<Parsed<AgentId>>>,
-    /// The name, unique for the agent.
+    /// Unique among the agent's jobs.
     pub name: Option<Spanned<JobName>>,
-    /// Five fields, such as `0 7 * * 1-5`.
+    /// When it runs: five fields, such as `0 7 * * 1-5`, or six with seconds first. One of `cron`, `every` and `at`
+    /// is required.
     cron: Option<Spanned<Text<1_024>>>,
     /// The time zone of `cron`. The default is UTC.
     zone: Option<Spanned<Zone>>,
-    /// An interval.
+    /// The interval, counted from `anchor`.
     every: Option<Spanned<Time<1, AHEAD_MAX_MS>>>,
-    /// An instant that the intervals of `every` are counted from.
+    /// With `every`: an instant at which an interval begins. The default is `1970-01-01T00:00Z`.
     anchor: Option<Spanned<Anchor>>,
-    /// One instant.
+    /// It runs once, at this instant.
     at: Option<Spanned<Instant>>,
-    /// The text for the agent.
+    /// What is to be done.
     pub message: Option<Spanned<Text<TEXT_MAX>>>,
-    /// What becomes of runs that were missed: `skip` (the default), `once` or `all`.
+    /// What happens to times that passed while the daemon was down. The default is `skip`.
     pub missed: Option<Missed>,
-    /// Whether the job runs. The default is that it does.
+    /// Whether it runs. The default is `true`.
     pub enabled: Option<bool>,
-    /// Where the job runs: `main` or `isolated`.
+    /// Mail in the ongoing conversation (`main`), or a turn of its own (`isolated`).
+    #[schemars(extend("default" = "main"))]
     session: Option<Spanned<Session>>,
-    /// What a run of the job is.
+    /// The same choice as `session` in other words. The default follows from `session`.
     payload: Option<Spanned<Payload>>,
-    /// When its mail wakes the agent.
+    /// When it wakes the agent; `next-heartbeat` only with `main`.
+    #[schemars(extend("default" = "now"))]
     wake: Option<Spanned<WakeMode>>,
-    /// Where the last text of its turn goes.
+    /// Where the last text goes. Only with `isolated`, as are `to`, `max_rounds`, `model` and `timeout`.
+    #[schemars(extend("default" = "announce"))]
     deliver: Option<Spanned<Deliver>>,
-    /// The receiver of that text.
+    /// The channel, conversation or webhook that the last text goes to. The default is `last`.
     to: Option<Spanned<Text<1_024>>>,
-    /// The most time of its turn.
+    /// How long a turn of its own may work. The default is the agent's own limit.
     timeout: Option<Spanned<Time<1_000, 86_400_000>>>,
-    /// Most model calls of its turn.
+    /// Model calls of the turn. The default is the agent's own limit.
     max_rounds: Option<Spanned<Count<1, 1_000_000>>>,
-    /// `model` or `provider/model`. The default is the agent's model.
+    /// `model` or `provider/model`, which the world's files name. The default is the agent's own.
     model: Option<Spanned<Text<1_024>>>,
 }
 
-text_kind!(pub JobName(String), 1_024, |name| {
+text_kind!(pub JobName(String), 1_024, "text, 64 characters without `/`", |name| {
     checked_name(name).map_err(|refusal| refused(refusal, "write a short name, such as morning"))
 });
 
-text_kind!(pub Anchor(Timestamp), 1_024, |text| {
+text_kind!(pub Anchor(Timestamp), 1_024, "instant", |text| {
     instant("anchor", text).map_err(|refusal| refused(refusal, "write it like 2027-01-31T18:00:00Z"))
 });
 
-text_kind!(pub Instant(Timestamp), 1_024, |text| {
+text_kind!(pub Instant(Timestamp), 1_024, "instant", |text| {
     instant("at", text).map_err(|refusal| refused(refusal, "write it like 2027-01-31T18:00:00Z"))
 });
 

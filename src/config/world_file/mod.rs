@@ -7,6 +7,7 @@ pub mod channels;
 pub mod commands;
 pub mod cron;
 pub mod hints;
+pub mod limits;
 pub mod models;
 pub mod places;
 
@@ -15,9 +16,8 @@ use std::ops::Deref;
 
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{AgentId, ChatWake, Limits};
-use schemars::{JsonSchema, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 use self::agents::{AgentEntry, AgentSection, IntensitySection, TeamSection};
 use self::budgets::BudgetsSection;
@@ -25,12 +25,13 @@ use self::channels::{ChannelSection, ChannelsSection};
 use self::commands::{CliPolicySection, SandboxSection};
 use self::cron::CronSection;
 use self::hints::HINTS;
+use self::limits::LimitsByName;
 use self::models::{LlmSection, ProviderEntry};
 use self::places::{ListenSection, Place, Places, StorageSection};
 use crate::access::AccessDefault;
 use crate::heartbeat::HeartbeatBlock;
-use crate::kinds::{Name, Parsed, Range, TEXT_MAX, Text, Time, Usd, Variable, schema};
-use crate::plan::{HttpPlan, JobExpectation, SandboxPlan, WebPlan};
+use crate::kinds::{Name, Parsed, TEXT_MAX, Text, Time, Usd, Variable, duration};
+use crate::plan::{ApprovalsPlan, HttpPlan, JobExpectation, SandboxPlan, WebPlan};
 use crate::reader::Field;
 use crate::typed::{self, Read, Spanned};
 
@@ -41,17 +42,17 @@ pub type Named<'f> = (&'f Field<'f>, &'f str);
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorldConfig {
-    /// Id, name and restart intensity of the world.
+    /// Id and name of the world, and how often its agents may restart.
     pub world: WorldSection,
-    /// The agents. A world has at least one.
+    /// The agents: at least one entry, and at most 100,000 agents.
     pub agents: Spanned<Vec<Spanned<AgentSection>>>,
-    /// Agents that are restarted together.
+    /// Groups of agents that restart together.
     pub teams: Vec<Spanned<TeamSection>>,
-    /// Privilege groups, each with the tools that it grants.
+    /// Privilege groups, each with the tools that only its members have.
     pub tool_privileges: Option<Spanned<BTreeMap<Name, Vec<Spanned<Text<200>>>>>>,
     /// Who may use a tool that no group lists.
     pub access: AccessSection,
-    /// Archetypes that agents may create agents from.
+    /// Archetypes from which `syscall.agent.create` may make agents. The default is none.
     pub agents_may_create: Vec<Spanned<Name>>,
     /// Providers, models and prices.
     pub llm: LlmSection,
@@ -59,7 +60,7 @@ pub struct WorldConfig {
     pub limits: LimitsByName,
     /// Limits of tokens and money.
     pub budgets: BudgetsSection,
-    /// The directories that agents may write to.
+    /// By agent id: the same as the agent's `write_acl`. Set one of the two.
     pub write_acls: BTreeMap<Parsed<AgentId>, Spanned<Vec<Spanned<Text<1_024>>>>>,
     /// Rules of chat.
     pub chat: ChatSection,
@@ -67,25 +68,26 @@ pub struct WorldConfig {
     pub tasks: TasksSection,
     /// Where skills come from.
     pub skills: SkillsSection,
-    /// Environment variables whose values are secrets.
+    /// Variables whose values must not appear in events, ledger or logs. Provider keys, webhook secrets and
+    /// `GHOST_TOKEN` are included already.
     pub secrets_env: Vec<Variable>,
-    /// The main job.
+    /// What to do with the files of `ghostd up --input DIR`. Without it a world takes no input.
     pub job: Option<JobSection>,
     /// The metrics page.
     pub metrics: MetricsSection,
-    /// Hosts and origins that the HTTP listener accepts besides its own address.
+    /// Further hosts and origins that may call the HTTP listener.
     pub http: HttpPlan,
-    /// The directory of the data. A relative path starts at the world's directory.
+    /// The data directory. The default is `$GHOST_STATE_DIR/<world>`, else `~/.local/state/ghost/<world>`.
     pub data_dir: Option<Spanned<Place>>,
-    /// The directory that agents work in. A relative path starts at the world's directory.
+    /// The agents' files. The default is `workspace` in the data directory.
     pub workspace_dir: Option<Spanned<Place>>,
     /// Where the daemon listens.
     pub listen: ListenSection,
-    /// The database.
+    /// Where the records are.
     pub storage: StorageSection,
-    /// Where commands run.
+    /// Where agents' commands run.
     pub sandbox: Option<Spanned<SandboxSection>>,
-    /// Which commands may run.
+    /// Which programs a command line may use. Without it the shipped tiers apply.
     pub cli_policy: Option<CliPolicySection>,
     /// Which calls wait for an operator.
     pub approvals: ApprovalsSection,
@@ -93,17 +95,17 @@ pub struct WorldConfig {
     pub coding: CodingSection,
     /// What droids may use.
     pub droids: DroidsSection,
-    /// What agents may reach over the network.
+    /// What agents reach over the network. Without it no agent has the tools of the web.
     pub web: Option<WebPlan>,
-    /// Webhooks to the outside.
+    /// Webhooks, and how readily agents react in conversations with people outside.
     pub channels: ChannelsSection,
     /// Chat channels by name.
     pub chat_channels: BTreeMap<Parsed<ghost_domain::ChannelName>, Spanned<ChannelSection>>,
-    /// Recurring jobs.
+    /// Jobs that run again and again, or once.
     pub cron: Vec<Spanned<CronSection>>,
-    /// The heartbeat of agents without one of their own.
+    /// Asks idle agents regularly whether there is something to do.
     pub heartbeat: Option<HeartbeatBlock>,
-    /// Toolboxes, in order.
+    /// Toolboxes of the world, in order.
     pub toolboxes: Vec<ToolboxSection>,
 }
 
@@ -111,11 +113,11 @@ pub struct WorldConfig {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorldSection {
-    /// The id, safe as a name of a directory. The default is the name of the world's directory.
+    /// Names the data directory. The default is the name of the world's directory.
     pub id: Option<Name>,
-    /// The name for display. The default is the id.
+    /// What people and models see. The default is the id.
     pub name: Option<Text<200>>,
-    /// The restart intensity of the agents without a team.
+    /// As `intensity` of a team, for the agents that are in no team.
     pub intensity: IntensitySection,
 }
 
@@ -123,9 +125,11 @@ pub struct WorldSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AccessSection {
-    /// `safe` (the default), `public` or `privileged`.
+    /// Who may use a tool that is in no group.
+    #[schemars(extend("default" = "safe"))]
     pub default: Option<AccessDefault>,
-    /// Whether channel tools need a privilege in turns from outside, too.
+    /// Whether `syscall.channel.send` and `syscall.channel.handoff` need their group even in a conversation with
+    /// someone outside.
     pub strict_channel_privileges: bool,
 }
 
@@ -133,7 +137,8 @@ pub struct AccessSection {
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChatSection {
-    /// The members that a chat message in an ungated channel wakes.
+    /// Which members a post in an ungated channel wakes. In a channel of two, a post always wakes the other. Members
+    /// that are not woken see the posts in their next turn.
     pub wake: ChatWake,
 }
 
@@ -147,7 +152,7 @@ impl Default for ChatSection {
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TasksSection {
-    /// Whether the owner of a task may update it without the privilege.
+    /// Whether agents without the privilege may change status, note and result of their own tasks.
     pub owner_may_update: bool,
 }
 
@@ -161,9 +166,10 @@ impl Default for TasksSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SkillsSection {
-    /// Directories of skills. The default are those beside the toolboxes.
+    /// Directories of skills, relative to the world's directory or one of the two above it. The default is `skills/`
+    /// beside each toolbox.
     pub roots: Option<Vec<Spanned<Text<1_024>>>>,
-    /// Names of skills that Ghost brings.
+    /// Skills that Ghost brings. The default is none.
     pub bundled: Vec<Spanned<Text<64>>>,
 }
 
@@ -179,11 +185,13 @@ pub struct MetricsSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApprovalsSection {
-    /// Tools whose every call waits.
+    /// Every call of these tools waits. A `*` stands for any run of characters.
     pub tools: Vec<Spanned<Name>>,
-    /// Principals that may answer. The default is every operator.
+    /// Principals that may answer, such as `uid-1000` or `token`. Only listed ones may answer with `/approve` in a
+    /// conversation. The default is every operator.
     pub approvers: Vec<Name>,
-    /// How long a call waits.
+    /// How long a call waits; then it does not run.
+    #[schemars(extend("default" = duration(ApprovalsPlan::default().expires)))]
     pub expires: Option<Time<1_000, 604_800_000>>,
 }
 
@@ -191,7 +199,8 @@ pub struct ApprovalsSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CodingSection {
-    /// The most US dollars of one run.
+    /// What one run of a coding agent may cost, in US dollars: reserved before it, and charged in full if the agent
+    /// tells no cost.
     pub run_budget: Option<Usd>,
 }
 
@@ -199,9 +208,10 @@ pub struct CodingSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DroidsSection {
-    /// The tools that a droid may have at most. The default are those of its parent.
+    /// The most that a droid may have, also what its parent lacks. The default is what its parent has of five tools.
     pub tools: Option<Vec<Spanned<Text<200>>>>,
-    /// The model of droids. The default is that of the parent.
+    /// The model of droids, `provider/model`. A parent may name another one of the world. The default is the
+    /// parent's.
     pub model: Option<Spanned<Text<200>>>,
 }
 
@@ -209,15 +219,18 @@ pub struct DroidsSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobSection {
-    /// The directory of the input, relative to the world.
+    /// The directory of the input, within the world, if `--input` is absent.
     pub input: Option<Spanned<Text<1_024>>>,
-    /// The agent that gets the job.
+    /// The agent that gets the job as a task. It must have `syscall.task.update`, or `tasks.owner_may_update` must be
+    /// on.
     pub lead: Option<Spanned<Parsed<AgentId>>>,
-    /// The message to the lead. `{job_id}`, `{input}`, `{files}` and `{skipped}` are replaced.
+    /// The description of its task. `{job_id}`, `{input}` (where the files are in the workspace), `{files}` (their
+    /// number) and `{skipped}` (names that were not taken, or `nothing`) are filled in.
     pub brief: Option<Spanned<Text<TEXT_MAX>>>,
-    /// The directory in the workspace for the result.
+    /// The directory of the workspace where the result must lie: the lead closes the job's task with the path of a
+    /// file below it.
     pub result: Option<Spanned<Text<1_024>>>,
-    /// What the job takes.
+    /// The input tokens that the job may take.
     pub expects: Option<JobExpectation>,
 }
 
@@ -225,62 +238,10 @@ pub struct JobSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolboxSection {
-    /// The path of the manifest, from the world's directory or up to two levels above it.
+    /// The path of a `toolbox.yaml`, relative to the world's directory or one of the two above it.
     pub source: Option<Spanned<Text<1_024>>>,
-    /// The tools that the world takes. The default is every tool.
+    /// The tools that the world takes. The default is all.
     pub allow: Option<Vec<Spanned<Name>>>,
-}
-
-/// `limits`, each within its own range.
-#[derive(Default)]
-pub struct LimitsByName(pub Limits);
-
-schema!(LimitsByName, _ => {
-    let one = |((name, default, least, most), meaning): ((&str, _, _, _), &str)| {
-        let schema = serde_json::json!({
-            "description": meaning, "type": "integer", "default": default, "minimum": least, "maximum": most
-        });
-        (name.to_owned(), schema)
-    };
-    let limits = Limits::default().table().into_iter().zip(Limits::meanings());
-    let properties: serde_json::Map<_, _> = limits.map(one).collect();
-    json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
-});
-
-impl<'de> Deserialize<'de> for LimitsByName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bounds;
-        impl<'de> Visitor<'de> for Bounds {
-            type Value = Limits;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("limits")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Limits, A::Error> {
-                let mut values = serde_json::Map::new();
-                while let Some(LimitName(name, range)) = map.next_key()? {
-                    values.insert(name.to_owned(), map.next_value_seed(range)?.into());
-                }
-                serde_json::from_value(values.into()).map_err(de::Error::custom)
-            }
-        }
-        deserializer.deserialize_struct("Limits", &[], Bounds).map(Self)
-    }
-}
-
-struct LimitName(&'static str, Range);
-
-impl<'de> Deserialize<'de> for LimitName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        static NAMES: std::sync::LazyLock<Vec<&str>> =
-            std::sync::LazyLock::new(|| Limits::default().table().iter().map(|(name, ..)| *name).collect());
-        let key = String::deserialize(deserializer)?;
-        let range = Limits::default().table().into_iter().find(|(name, ..)| *name == key);
-        range
-            .map(|(name, _, least, most)| Self(name, Range(least, most)))
-            .ok_or_else(|| de::Error::unknown_field(&key, &NAMES))
-    }
 }
 
 /// The file with everything that is read from it.

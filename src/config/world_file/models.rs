@@ -1,7 +1,7 @@
 //! `llm`: providers, prices and defaults. The file names variables that hold keys, never the keys.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ghost_domain::model_facts::Api;
 use ghost_domain::text::clip;
@@ -11,8 +11,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::files::is_plain_relative;
-use crate::kinds::{Count, Name, Text, Time, Url, Variable, text_kind};
-use crate::plan::{Origin, ProviderKind};
+use crate::kinds::{Count, Name, Text, Time, Url, Variable, duration, text_kind};
+use crate::plan::{Origin, ProviderKind, ProviderPlan};
 use crate::price::PriceSection;
 use crate::reader::Field;
 use crate::substitute::variables;
@@ -22,60 +22,79 @@ use crate::typed::{Read, Spanned};
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmSection {
-    /// The provider of agents that name none.
+    /// The provider of archetypes that name none.
+    #[schemars(extend("default" = "scripted"))]
     pub default_provider: Option<Spanned<Text<200>>>,
-    /// The model of agents that name none.
+    /// The model of agents at the default provider that name no model. The default is `default` for scripted and
+    /// recorded; else none.
     pub default_model: Option<Spanned<Text<200>>>,
-    /// Providers by name.
+    /// Providers by name. All kinds but `recorded` can be used as names without an entry.
     pub providers: BTreeMap<Name, Spanned<ProviderSection>>,
-    /// Prices by `provider/model` or `model`.
+    /// US dollars for a million tokens, by `<provider>/<model>`, or by `<model>` for all providers. The default is
+    /// the list that Ghost ships.
     pub prices: BTreeMap<String, PriceSection>,
-    /// The world's own list of models, relative to its directory.
+    /// A file with more about models.
     pub models_file: Option<Spanned<FileWithin>>,
+}
+
+/// A provider whose settings are the defaults of most kinds.
+fn usual() -> ProviderPlan {
+    ProviderPlan::of_kind(ProviderKind::OpenAi, Path::new(""))
 }
 
 /// One entry of `llm.providers`. Absent settings take the defaults of its kind.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderSection {
-    /// The protocol. The default is the name of the entry.
+    /// The protocol. The default is the provider's name.
     kind: Option<ProviderKind>,
-    /// The address. The default is that of the kind.
+    /// Where the server listens. The default is the vendor's address.
     pub base_url: Option<Spanned<Url>>,
-    /// The variable with the key.
+    /// The variable that holds the key. The default is `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY` by
+    /// kind; none with a `base_url`.
     pub api_key_env: Option<Spanned<Variable>>,
-    /// Calls at one time.
+    /// Calls at the same time. Others wait in order, also across a reload, unless `kind` or `base_url` changes. The
+    /// default is 4; for scripted and recorded 64.
     pub concurrency: Option<Count<1, 1_024>>,
-    /// Attempts of a call before a fallback model or failure.
+    /// Attempts of one call before a fallback model or failure. A refused key is not tried again: the next attempt is
+    /// at another provider.
+    #[schemars(extend("default" = usual().attempts))]
     pub attempts: Option<Count<1, 10>>,
-    /// The wait after a failed attempt. It doubles with each attempt.
+    /// The wait before the second attempt; it doubles with each further one.
+    #[schemars(extend("default" = duration(usual().retry_base)))]
     pub retry_base: Option<Time<1, 3_600_000>>,
-    /// The longest wait.
+    /// The longest wait. If the provider asks for a longer one, there is no further attempt.
+    #[schemars(extend("default" = duration(usual().retry_cap)))]
     pub retry_cap: Option<Time<1, 3_600_000>>,
-    /// How long an answer that has begun may pause.
+    /// How long an answer that has begun may send nothing. `limits.model_seconds` bounds the wait for its first byte.
+    #[schemars(extend("default" = duration(usual().idle_timeout)))]
     pub idle_timeout: Option<Time<1, 3_600_000>>,
-    /// For `scripted`: the directory of the rule files, relative to the world. For `recorded`: the data directory of the run.
+    /// Scripted: the directory of the rule files, within the world; the default is `scripts`. Recorded: the data
+    /// directory of an earlier run; required.
     pub dir: Option<Spanned<Text<1_024>>>,
-    /// Additional headers of each request.
-    #[schemars(with = "Option<serde_json::Value>")]
+    /// Headers of each request, 32 of 4 KB each. Not headers that Ghost sets, nor headers that carry keys;
+    /// `Authorization` and `api-key` are allowed if the provider has no key.
+    #[schemars(with = "Option<serde_json::Value>", title = "map of names to texts")]
     pub headers: Option<Spanned<IgnoredAny>>,
-    /// Additional query parameters of each request.
-    #[schemars(with = "Option<serde_json::Value>")]
+    /// Query parameters of each request, 32 of 4 KB each; for Gemini not `key` and `alt`.
+    #[schemars(with = "Option<serde_json::Value>", title = "map of names to texts")]
     pub query: Option<Spanned<IgnoredAny>>,
-    /// Additional fields of each request's body.
-    #[schemars(with = "Option<serde_json::Value>")]
+    /// Fields of each request body, 64 KB as JSON. An object is merged with Ghost's, any other value replaces
+    /// Ghost's. Some are refused.
+    #[schemars(with = "Option<serde_json::Value>", title = "map of names to values")]
     pub extra_body: Option<Spanned<IgnoredAny>>,
-    /// The OpenAI API to use: `responses` or `chat`.
+    /// Kind `openai`: which API. The default follows from the host and the model.
     pub api: Option<Spanned<Api>>,
-    /// The version of the API, of Azure's openai and of anthropic.
+    /// Kind `openai`: query parameter `api-version` (Azure). Kind `anthropic`: header `anthropic-version`; the
+    /// default is `2023-06-01`.
     pub api_version: Option<Spanned<Token>>,
-    /// The organization, of openai.
+    /// Kind `openai`: header `OpenAI-Organization`.
     pub organization: Option<Spanned<Token>>,
 }
 
 text_kind! {
     /// A version or an id: visible ASCII characters.
-    pub Token(String), 200, |text| match text.bytes().all(|b| b.is_ascii_graphic()) {
+    pub Token(String), 200, "ASCII text without spaces, 200 bytes", |text| match text.bytes().all(|b| b.is_ascii_graphic()) {
         true => Ok(text.to_owned()),
         false => Err(("it holds spaces, or characters beyond ASCII".into(), "write it as the provider shows it".into())),
     }
@@ -83,7 +102,7 @@ text_kind! {
 
 text_kind! {
     /// The path of a file in the world's directory.
-    pub FileWithin(String), 1_024, |text| match is_plain_relative(text) {
+    pub FileWithin(String), 1_024, "file of the world", |text| match is_plain_relative(text) {
         true => Ok(text.to_owned()),
         false => {
             let message = format!("`{text}` does not stay in the world's directory");

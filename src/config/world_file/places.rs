@@ -26,7 +26,7 @@ const LISTENERS_MAX: usize = 16;
 
 text_kind! {
     /// The path of a directory. It need not exist yet.
-    pub Place(String), PATH_MAX, |text| {
+    pub Place(String), PATH_MAX, "directory", |text| {
         if text.chars().any(char::is_control) {
             return Err(("the path contains a control character".into(), "write the path on one line".into()));
         }
@@ -45,9 +45,10 @@ text_kind! {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListenSection {
-    /// The addresses of gRPC: `unix:PATH` or `HOST:PORT`, one or a list. The default is a socket in the data directory.
+    /// Where gRPC listens, at most 16 addresses. The host is an IP address; the path of a socket has at most 107
+    /// bytes, with the world's directory. The default is the socket `ghostd.sock` in the data directory.
     grpc: Option<Spanned<Grpc>>,
-    /// The address of HTTP. The default is no HTTP.
+    /// Where HTTP listens. The default is nowhere.
     http: Option<HttpAddress>,
 }
 
@@ -58,6 +59,7 @@ enum Grpc {
 }
 
 schema!(Grpc, generator => json_schema!({
+    "title": "`unix:PATH` or `HOST:PORT`, or a list of them",
     "anyOf": [generator.subschema_for::<Address>(), generator.subschema_for::<Vec<Address>>()]
 }));
 
@@ -91,11 +93,11 @@ impl<'de> Deserialize<'de> for Grpc {
     }
 }
 
-text_kind!(pub Address(ListenAddress), PATH_MAX, |text| {
+text_kind!(pub Address(ListenAddress), PATH_MAX, "`unix:PATH` or `HOST:PORT`", |text| {
     text.parse().map_err(|hint: String| (format!("`{text}` is not an address to listen on"), hint))
 });
 
-text_kind!(pub HttpAddress(SocketAddr), PATH_MAX, |text| {
+text_kind!(pub HttpAddress(SocketAddr), PATH_MAX, "`HOST:PORT`", |text| {
     http_address(text).map_err(|hint| (format!("`{text}` is not an address for HTTP"), hint))
 });
 
@@ -103,9 +105,11 @@ text_kind!(pub HttpAddress(SocketAddr), PATH_MAX, |text| {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorageSection {
-    /// `sqlite` (the default) or `postgres`.
+    /// Where the records are.
+    #[schemars(extend("default" = "sqlite"))]
     backend: Option<Backend>,
-    /// The variable with the URL of PostgreSQL. The URL may hold a password, so it is never in the file.
+    /// The variable with the URL of PostgreSQL; required for `postgres`. The URL may hold a password, so it is never
+    /// in the file.
     url_env: Option<Spanned<Variable>>,
 }
 
@@ -113,7 +117,9 @@ pub struct StorageSection {
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Backend {
+    /// In the data directory.
     Sqlite,
+    /// In a schema of PostgreSQL.
     Postgres,
 }
 
