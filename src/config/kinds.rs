@@ -323,7 +323,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
 
 /// A duration as it is written, in the largest unit that fits.
 pub fn duration(time: Duration) -> String {
-    let unit = UNITS.iter().find(|(_, each)| time.subsec_nanos() == 0 && time.as_secs() % each == 0);
+    let unit = UNITS.iter().find(|(_, each)| time.subsec_nanos() == 0 && time.as_secs().is_multiple_of(*each));
     unit.map_or_else(|| format!("{}ms", time.as_millis()), |(name, each)| format!("{}{name}", time.as_secs() / each))
 }
 

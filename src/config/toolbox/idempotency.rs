@@ -27,6 +27,7 @@ schema!(Declared, generator => json_schema!({
 #[serde(default, deny_unknown_fields)]
 struct AskSection {
     /// The tool that tells what became of a call.
+    #[schemars(title = "tool")]
     ask: Option<Text<128>>,
 }
 

@@ -54,12 +54,14 @@ pub(crate) struct ManifestSection {
     #[schemars(extend("default" = "commands"))]
     pub(super) kind: Kind,
     /// Variables of its commands.
+    #[schemars(title = "map of variables to texts")]
     pub(super) env: BTreeMap<EnvName, Free<TEXT_MAX>>,
     /// Variables of ghostd that its commands get. Their values are redacted on every way out.
     pub(super) passthrough_env: Option<Spanned<Vec<Variable>>>,
     /// Where the tools run. The default is the world's sandbox.
     pub(super) runtime: Option<Spanned<RuntimeSection>>,
     /// The directory of the toolbox where its own programs are.
+    #[schemars(title = "directory")]
     pub(super) bin_dir: Option<Spanned<Text<1_024>>>,
     /// The tools, at most 2,000.
     pub(super) tools: Option<Spanned<Vec<Spanned<CommandSection>>>>,
@@ -72,6 +74,7 @@ pub(crate) struct ManifestSection {
     #[schemars(extend("default" = MCP_OUTPUT))]
     pub(super) output_limit_bytes: Option<Spanned<Count<1, 16_777_216>>>,
     /// By tool: how calls that the daemon's death cut off are settled, of `kind: mcp`.
+    #[schemars(title = "map of tools to `key`, `person` or `{ ask }`")]
     pub(super) idempotency: BTreeMap<String, Spanned<Declared>>,
 }
 
@@ -125,6 +128,7 @@ pub(super) struct RuntimeSection {
     /// The variable with its token.
     pub(super) token_env: Option<Variable>,
     /// A PEM file with the only certificates that are trusted. The default are the system's.
+    #[schemars(title = "path")]
     pub(super) ca_file: Option<Text<1_024>>,
 }
 
@@ -144,6 +148,7 @@ text_kind! {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct CommandSection {
     /// The last part of its name. Name and toolbox together have at most 64 characters; a dot counts as two.
+    #[schemars(title = "lower-case name")]
     pub(super) name: Option<Spanned<Text<1_024>>>,
     /// What agents see.
     pub(super) description: Option<Text<2_048>>,
@@ -167,13 +172,12 @@ pub(super) struct CommandSection {
     /// Seconds of a call; then the whole process tree dies.
     #[schemars(extend("default" = TIMEOUT.as_secs()))]
     pub(super) timeout_seconds: Option<Count<1, TIMEOUT_MAX>>,
-    /// Whether and how output is shown as progress: `lines` (the default), `none`, `acp`, `cursor-json`,
-    /// `claude-json`, `codex-json` or `gemini-json`. The last five are for coding agents.
-    #[schemars(title = "word")]
+    /// Whether and how output is shown as progress. The last five are for coding agents. The default is `lines`.
+    #[schemars(title = "`lines`, `none`, `acp`, `cursor-json`, `claude-json`, `codex-json` or `gemini-json`")]
     pub(super) stream: Option<Spanned<Text<64>>>,
-    /// Output as it is (`raw`, the default), parsed as JSON (`json`), or the summary of a coding agent's stream,
-    /// which such a `stream` implies (`coding-agent`).
-    #[schemars(title = "word")]
+    /// Output as it is, parsed as JSON, or the summary of a coding agent's stream, which such a `stream` implies. The
+    /// default is `raw`.
+    #[schemars(title = "`raw`, `json` or `coding-agent`")]
     pub(super) result: Option<Spanned<Text<64>>>,
     /// Bytes of standard output that are kept.
     #[schemars(extend("default" = OUTPUT))]
@@ -236,6 +240,7 @@ pub(super) struct ServerSection {
     /// A program that runs in the sandbox, with `{home}`, `{workspace}` and `{toolbox}` in its words.
     pub(super) command: Option<Spanned<Vec<Spanned<Text<4_096>>>>>,
     /// Or an address: `https`, or `http` on this machine.
+    #[schemars(title = "URL")]
     pub(super) url: Option<Spanned<Text<2_000>>>,
     /// The variable of ghostd with the token of a `url`.
     pub(super) token_env: Option<Variable>,

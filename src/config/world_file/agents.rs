@@ -34,6 +34,7 @@ pub struct AgentSection {
     /// `write_acl` is set, each also keeps its own directory.
     pub count: Option<Count<1, AGENTS_MAX>>,
     /// A directory under `archetype/`.
+    #[schemars(title = "name")]
     pub archetype: Option<Spanned<Text<200>>>,
     /// What people and models see. The default is the id.
     pub name: Option<Text<200>>,
@@ -44,12 +45,14 @@ pub struct AgentSection {
     /// When and how often it is restarted.
     pub restart: RestartSection,
     /// Groups beside those of its archetype.
+    #[schemars(title = "list of groups")]
     pub privilege_groups: Vec<Spanned<Name>>,
     /// Narrows its tools to those of the profile; `full` narrows nothing.
     #[schemars(with = "Option<String>", extend("enum" = Profile::NAMES))]
     pub profile: Option<Profile>,
     /// The directories of the workspace that it may write to. Each ends in `/`; never `agents/`, another agent's
     /// directory or a reserved place (`.git`, `.ghost-world`). The default is `agents/<id>/`.
+    #[schemars(title = "list of directories")]
     pub write_acl: Option<Spanned<Vec<Spanned<Text<1_024>>>>>,
     /// What the agent may spend, as `budgets.agent.<id>`. Set one of the two.
     pub budget: Option<Spanned<Budget>>,
@@ -65,10 +68,13 @@ pub struct AgentSection {
 #[serde(default, deny_unknown_fields)]
 pub struct Overrides {
     /// The provider of the model. The default is `llm.default_provider`.
+    #[schemars(title = "provider")]
     pub provider: Option<Spanned<Text<200>>>,
     /// The model's name at that provider. The default is `llm.default_model`.
+    #[schemars(title = "model")]
     pub model: Option<Spanned<Text<200>>>,
     /// Models that are tried in this order when a model fails: `model` or `provider/model`.
+    #[schemars(title = "list of models")]
     pub fallback_models: Vec<Spanned<Text<200>>>,
     /// The sampling temperature. The default is the provider's.
     pub temperature: Option<Spanned<Thousandths<0, 2_000>>>,

@@ -46,6 +46,7 @@ pub struct SandboxSection {
     #[schemars(extend("default" = SandboxPlan::default().processes))]
     pids: Option<Count<1, 1_000_000>>,
     /// Variables of commands.
+    #[schemars(title = "map of variables to texts")]
     env: BTreeMap<String, Text<TEXT_MAX>>,
     /// Variables of the daemon that commands get. Their values are redacted wherever output is recorded or shown.
     passthrough_env: Vec<Variable>,
@@ -95,6 +96,7 @@ pub struct SandboxSection {
     token_env: Option<Spanned<Variable>>,
     /// A PEM file with the only certificates that are trusted, relative to the world's directory. The default are the
     /// system's.
+    #[schemars(title = "path")]
     ca_file: Option<Spanned<Text<1_024>>>,
     /// Nothing uses this yet.
     #[schemars(extend("deprecated" = true))]
@@ -281,11 +283,13 @@ pub struct CliPolicySection {
 #[serde(default, deny_unknown_fields)]
 pub struct TierSection {
     /// Programs (`rg`), or a program and its subcommand (`git push`).
+    #[schemars(title = "list of commands")]
     commands: Vec<Text<200>>,
     /// What happens to a line that uses the tier. Of several tiers the strictest decides.
     #[schemars(extend("default" = "deny"))]
     action: Word,
     /// The tier holds only for agents with one of these privilege groups. The default is all agents.
+    #[schemars(title = "list of groups")]
     groups: Vec<Spanned<Name>>,
     /// The most milliseconds of a line that uses the tier.
     max_timeout_ms: Option<Count<1, TIMEOUT_MAX>>,

@@ -24,6 +24,7 @@ pub struct CronSection {
     pub name: Option<Spanned<JobName>>,
     /// When it runs: five fields, such as `0 7 * * 1-5`, or six with seconds first. One of `cron`, `every` and `at`
     /// is required.
+    #[schemars(title = "five or six fields")]
     cron: Option<Spanned<Text<1_024>>>,
     /// The time zone of `cron`. The default is UTC.
     zone: Option<Spanned<Zone>>,
@@ -56,7 +57,8 @@ pub struct CronSection {
     timeout: Option<Spanned<Time<1_000, 86_400_000>>>,
     /// Model calls of the turn. The default is the agent's own limit.
     max_rounds: Option<Spanned<Count<1, 1_000_000>>>,
-    /// `model` or `provider/model`, which the world's files name. The default is the agent's own.
+    /// A model that the world's files name. The default is the agent's own.
+    #[schemars(title = "`model` or `provider/model`")]
     model: Option<Spanned<Text<1_024>>>,
 }
 

@@ -49,10 +49,12 @@ pub struct WorldConfig {
     /// Groups of agents that restart together.
     pub teams: Vec<Spanned<TeamSection>>,
     /// Privilege groups, each with the tools that only its members have.
+    #[schemars(title = "map of groups to lists of tools")]
     pub tool_privileges: Option<Spanned<BTreeMap<Name, Vec<Spanned<Text<200>>>>>>,
     /// Who may use a tool that no group lists.
     pub access: AccessSection,
     /// Archetypes from which `syscall.agent.create` may make agents. The default is none.
+    #[schemars(title = "list of archetypes")]
     pub agents_may_create: Vec<Spanned<Name>>,
     /// Providers, models and prices.
     pub llm: LlmSection,
@@ -61,6 +63,7 @@ pub struct WorldConfig {
     /// Limits of tokens and money.
     pub budgets: BudgetsSection,
     /// By agent id: the same as the agent's `write_acl`. Set one of the two.
+    #[schemars(title = "map of agent ids to lists of directories")]
     pub write_acls: BTreeMap<Parsed<AgentId>, Spanned<Vec<Spanned<Text<1_024>>>>>,
     /// Rules of chat.
     pub chat: ChatSection,
@@ -168,8 +171,10 @@ impl Default for TasksSection {
 pub struct SkillsSection {
     /// Directories of skills, relative to the world's directory or one of the two above it. The default is `skills/`
     /// beside each toolbox.
+    #[schemars(title = "list of directories")]
     pub roots: Option<Vec<Spanned<Text<1_024>>>>,
     /// Skills that Ghost brings. The default is none.
+    #[schemars(title = "list of skills")]
     pub bundled: Vec<Spanned<Text<64>>>,
 }
 
@@ -186,9 +191,11 @@ pub struct MetricsSection {
 #[serde(default, deny_unknown_fields)]
 pub struct ApprovalsSection {
     /// Every call of these tools waits. A `*` stands for any run of characters.
+    #[schemars(title = "list of tools")]
     pub tools: Vec<Spanned<Name>>,
     /// Principals that may answer, such as `uid-1000` or `token`. Only listed ones may answer with `/approve` in a
     /// conversation. The default is every operator.
+    #[schemars(title = "list of principals")]
     pub approvers: Vec<Name>,
     /// How long a call waits; then it does not run.
     #[schemars(extend("default" = duration(ApprovalsPlan::default().expires)))]
@@ -209,9 +216,11 @@ pub struct CodingSection {
 #[serde(default, deny_unknown_fields)]
 pub struct DroidsSection {
     /// The most that a droid may have, also what its parent lacks. The default is what its parent has of five tools.
+    #[schemars(title = "list of tools")]
     pub tools: Option<Vec<Spanned<Text<200>>>>,
-    /// The model of droids, `provider/model`. A parent may name another one of the world. The default is the
+    /// The model of droids. A parent may name another one of the world. The default is the
     /// parent's.
+    #[schemars(title = "`provider/model`")]
     pub model: Option<Spanned<Text<200>>>,
 }
 
@@ -220,6 +229,7 @@ pub struct DroidsSection {
 #[serde(default, deny_unknown_fields)]
 pub struct JobSection {
     /// The directory of the input, within the world, if `--input` is absent.
+    #[schemars(title = "directory of the world")]
     pub input: Option<Spanned<Text<1_024>>>,
     /// The agent that gets the job as a task. It must have `syscall.task.update`, or `tasks.owner_may_update` must be
     /// on.
@@ -229,6 +239,7 @@ pub struct JobSection {
     pub brief: Option<Spanned<Text<TEXT_MAX>>>,
     /// The directory of the workspace where the result must lie: the lead closes the job's task with the path of a
     /// file below it.
+    #[schemars(title = "directory of the workspace")]
     pub result: Option<Spanned<Text<1_024>>>,
     /// The input tokens that the job may take.
     pub expects: Option<JobExpectation>,
@@ -239,8 +250,10 @@ pub struct JobSection {
 #[serde(default, deny_unknown_fields)]
 pub struct ToolboxSection {
     /// The path of a `toolbox.yaml`, relative to the world's directory or one of the two above it.
+    #[schemars(title = "path")]
     pub source: Option<Spanned<Text<1_024>>>,
     /// The tools that the world takes. The default is all.
+    #[schemars(title = "list of tools")]
     pub allow: Option<Vec<Spanned<Name>>>,
 }
 

@@ -23,10 +23,11 @@ use crate::typed::{Read, Spanned};
 #[serde(default, deny_unknown_fields)]
 pub struct LlmSection {
     /// The provider of archetypes that name none.
-    #[schemars(extend("default" = "scripted"))]
+    #[schemars(title = "provider", extend("default" = "scripted"))]
     pub default_provider: Option<Spanned<Text<200>>>,
     /// The model of agents at the default provider that name no model. The default is `default` for scripted and
     /// recorded; else none.
+    #[schemars(title = "model")]
     pub default_model: Option<Spanned<Text<200>>>,
     /// Providers by name. All kinds but `recorded` can be used as names without an entry.
     pub providers: BTreeMap<Name, Spanned<ProviderSection>>,
@@ -71,6 +72,7 @@ pub struct ProviderSection {
     pub idle_timeout: Option<Time<1, 3_600_000>>,
     /// Scripted: the directory of the rule files, within the world; the default is `scripts`. Recorded: the data
     /// directory of an earlier run; required.
+    #[schemars(title = "directory")]
     pub dir: Option<Spanned<Text<1_024>>>,
     /// Headers of each request, 32 of 4 KB each. Not headers that Ghost sets, nor headers that carry keys;
     /// `Authorization` and `api-key` are allowed if the provider has no key.
