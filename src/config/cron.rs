@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ghost_domain::schedule::threads::check_thread;
+use ghost_domain::schedule::mode::check_thread;
 use ghost_domain::schedule::{JobMode, Target};
 use ghost_domain::text::{nearest, shown};
 use ghost_domain::{AgentId, Code, Refusal};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ghost_domain::grantee::grantees;
+use ghost_domain::knowledge::grantees;
 use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title};
 use ghost_domain::{Grantee, KnowledgeSeed, Limits, Refusal};
 

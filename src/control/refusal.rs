@@ -187,7 +187,7 @@ mod refusal_tests {
     // covers: CP-10
     #[test]
     fn every_code_has_a_status_and_its_trailer_reads_back() {
-        for code in Code::ALL {
+        for &code in Code::ALL {
             let refusal = Refusal::new(code, "what").hint("do this");
             let status = status(&refusal);
             assert_ne!(status.code(), tonic::Code::Ok);

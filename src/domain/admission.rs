@@ -5,9 +5,10 @@
 //! call waits.
 
 use crate::budget::Budget;
+use crate::budget::Scope;
 use crate::money::{Money, Price};
+use crate::refusal;
 use crate::refusal::{Code, Refusal};
-use crate::scope::Scope;
 use crate::transcript::TokenUsage;
 
 /// The tokens and money that one model call may use, after a check of all its scopes.
@@ -96,7 +97,6 @@ const UNPRICED: &str = "unpriced";
 
 /// Whether a call was refused because the price of its model is unknown, and not because a budget
 /// is spent.
-#[must_use]
 pub fn is_unpriced(refusal: &Refusal) -> bool {
     refusal.code == Code::BudgetExhausted
         && refusal.details.as_ref().is_some_and(|details| details.get(UNPRICED).is_some())
@@ -124,20 +124,11 @@ pub fn allow(
         match Left::of(budget, Reservations::Ignore).max_output(input, floor, price) {
             Ok(limit) => output = output.min(limit.unwrap_or(output)),
             Err(Lack::Price) => return Err(unpriced(budget, model)),
-            Err(Lack::Tokens) => {
+            Err(lack @ Lack::Tokens) => {
                 let need = input.saturating_add(floor);
-                let (limit, held) = (budget.limits.tokens.unwrap_or(0), budget.reserved_tokens);
-                return Err(spent(
-                    budget,
-                    "tokens",
-                    (limit, budget.spent_tokens, held),
-                    &format!("the next call needs {need}"),
-                ));
+                return Err(spent(budget, &lack, &format!("the next call needs {need}")));
             }
-            Err(Lack::Money) => {
-                let (limit, held) = (budget.limits.money.unwrap_or(Money(0)), budget.reserved_money);
-                return Err(spent(budget, "", (limit, budget.spent_money, held), "the next call could pass the limit"));
-            }
+            Err(lack @ Lack::Money) => return Err(spent(budget, &lack, "the next call could pass the limit")),
         }
     }
     // The call gets all the budget that the spending leaves. If reservations hold a part of it, the
@@ -161,11 +152,10 @@ pub fn any_left(budgets: &[Budget]) -> Result<(), Refusal> {
     const NEXT: &str = "the call would cost more";
     for budget in budgets {
         let left = Left::of(budget, Reservations::Ignore);
-        if let (Some(0), Some(limit)) = (left.tokens, budget.limits.tokens) {
-            return Err(spent(budget, "tokens", (limit, budget.spent_tokens, budget.reserved_tokens), NEXT));
-        }
-        if let (Some(Money(0)), Some(limit)) = (left.money, budget.limits.money) {
-            return Err(spent(budget, "", (limit, budget.spent_money, budget.reserved_money), NEXT));
+        match (left.tokens, left.money) {
+            (Some(0), _) => return Err(spent(budget, &Lack::Tokens, NEXT)),
+            (_, Some(Money(0))) => return Err(spent(budget, &Lack::Money, NEXT)),
+            _ => {}
         }
     }
     Ok(())
@@ -179,8 +169,7 @@ pub fn has_left(budgets: &[Budget], money: Money) -> Result<(), Refusal> {
     any_left(budgets)?;
     let lacks = |budget: &&Budget| Left::of(budget, Reservations::Count).money.is_some_and(|left| left < money);
     let Some(budget) = budgets.iter().find(lacks) else { return Ok(()) };
-    let (limit, held) = (budget.limits.money.unwrap_or(Money(0)), budget.reserved_money);
-    Err(spent(budget, "", (limit, budget.spent_money, held), &format!("the call may cost {money}")))
+    Err(spent(budget, &Lack::Money, &format!("the call may cost {money}")))
 }
 
 fn unpriced(budget: &Budget, model: &str) -> Refusal {
@@ -190,19 +179,25 @@ fn unpriced(budget: &Budget, model: &str) -> Refusal {
         .details(serde_json::json!({ UNPRICED: model }))
 }
 
-/// The refusal for a limit, with the amounts spent and reserved.
-fn spent<T>(budget: &Budget, unit: &str, (limit, spent, held): (T, T, T), next: &str) -> Refusal
-where
-    T: std::fmt::Display + PartialEq + Default,
-{
-    let flag = if unit.is_empty() { "--usd X" } else { "--tokens N" };
-    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    let held = if held == T::default() { String::new() } else { format!(" ({held} more reserved by running calls)") };
-    let what = format!("{spent} of {limit}{unit} spent{held}, and {next}");
-    let wait = if matches!(budget.scope, Scope::Day(_)) { ", or wait: it starts again at 00:00 UTC" } else { "" };
-    Refusal::new(Code::BudgetExhausted, format!("budget {} is spent: {what}", budget.scope))
-        .hint(format!("raise it with `ghostctl budget set {} {flag}`{wait}", budget.scope))
-        .details(serde_json::json!({ "scope": budget.scope.to_string() }))
+/// The refusal for a limit of tokens or money, with the amounts spent and reserved.
+fn spent(budget: &Budget, lack: &Lack, next: &str) -> Refusal {
+    let (limits, scope) = (budget.limits, &budget.scope);
+    let (spent, limit, held, flag) = match lack {
+        Lack::Tokens => {
+            let held = (budget.reserved_tokens > 0).then(|| budget.reserved_tokens.to_string());
+            let limit = format!("{} tokens", limits.tokens.unwrap_or(0));
+            (budget.spent_tokens.to_string(), limit, held, "--tokens N")
+        }
+        Lack::Money | Lack::Price => {
+            let held = (budget.reserved_money > Money(0)).then(|| budget.reserved_money.to_string());
+            (budget.spent_money.to_string(), limits.money.unwrap_or_default().to_string(), held, "--usd X")
+        }
+    };
+    let held = held.map(|held| format!(" ({held} more reserved by running calls)")).unwrap_or_default();
+    let wait = if matches!(scope, Scope::Day(_)) { ", or wait: it starts again at 00:00 UTC" } else { "" };
+    refusal!(BudgetExhausted, "budget {scope} is spent: {spent} of {limit} spent{held}, and {next}")
+        .hint(format!("raise it with `ghostctl budget set {scope} {flag}`{wait}"))
+        .details(serde_json::json!({ "scope": scope.to_string() }))
 }
 
 #[cfg(test)]

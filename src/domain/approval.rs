@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::envelope::text_enum;
 use crate::ids::{AgentId, ApprovalId, ConversationId, RootId, TurnId};
+use crate::macros::{record, text_enum};
 use crate::party::Party;
 use crate::time::Timestamp;
 use crate::turn::Turn;
@@ -74,7 +74,6 @@ pub struct ApprovalPlan {
 
 impl ApprovalPlan {
     /// The digest of the plan for one agent: SHA-256 in lower-case hexadecimal.
-    #[must_use]
     pub fn digest(&self, agent_id: &AgentId) -> String {
         // The order of the members of an object is part of the plan: a different order is a different text.
         let text = serde_json::json!({ "agent_id": agent_id, "plan": self }).to_string();
@@ -83,7 +82,6 @@ impl ApprovalPlan {
 
     /// The plan in one line: a command line that is the only argument, otherwise the tool with all its arguments as JSON,
     /// which escapes line breaks.
-    #[must_use]
     pub fn summary(&self) -> String {
         let only = self.arguments.as_object().filter(|arguments| self.tool == "tool.cli" && arguments.len() == 1);
         match only.and_then(|arguments| arguments.get("command")).and_then(Value::as_str) {
@@ -93,90 +91,69 @@ impl ApprovalPlan {
     }
 
     /// Whether the beginning of the summary that notes and events show is the whole plan. A form is never in it.
-    #[must_use]
     pub fn is_shown_whole(&self) -> bool {
         self.form.is_none() && self.summary().chars().count() <= SHOWN_MAX
     }
 }
 
-/// A request to run one call, and its answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Approval {
-    /// Id of the approval.
-    pub approval_id: ApprovalId,
-    /// The agent that made the call.
-    pub agent_id: AgentId,
-    /// The turn that waits.
-    pub turn_id: TurnId,
-    /// The root of the turn.
-    pub root_id: RootId,
-    /// The conversation whose session the turn belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub conversation_id: Option<ConversationId>,
-    /// The provider's id of the call, unique within its answer.
-    pub provider_call_id: String,
-    /// What the call would do.
-    pub plan: ApprovalPlan,
-    /// The plan's digest for the agent.
-    pub digest: String,
-    /// Why the call needs an approval.
-    pub reason: String,
-    /// State of the approval.
-    pub status: ApprovalStatus,
-    /// Whether the same plan of the same agent runs without asking again.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub always: bool,
-    /// Who answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decided_by: Option<Party>,
-    /// What the operator wrote to the agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    /// What the operator filled into the form.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fields: Option<Map<String, Value>>,
-    /// When the call began to wait.
-    pub requested_at: Timestamp,
-    /// When the request expires.
-    pub expires_at: Timestamp,
-    /// When it was answered, expired or was cancelled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub closed_at: Option<Timestamp>,
-}
+record! {
+    /// A request to run one call, and its answer.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Approval {
+        /// Id of the approval.
+        pub approval_id: ApprovalId,
+        /// The agent that made the call.
+        pub agent_id: AgentId = turn.agent_id.clone(),
+        /// The turn that waits.
+        pub turn_id: TurnId = turn.turn_id,
+        /// The root of the turn.
+        pub root_id: RootId = turn.root_id,
+        /// The conversation whose session the turn belongs to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub conversation_id: Option<ConversationId> = turn.conversation_id,
+        /// The provider's id of the call, unique within its answer.
+        pub provider_call_id: String,
+        /// What the call would do.
+        pub plan: ApprovalPlan,
+        /// The plan's digest for the agent.
+        pub digest: String = String::new(),
+        /// Why the call needs an approval.
+        pub reason: String = String::new(),
+        /// State of the approval.
+        pub status: ApprovalStatus = ApprovalStatus::Pending,
+        /// Whether the same plan of the same agent runs without asking again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub always: bool = false,
+        /// Who answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub decided_by: Option<Party> = None,
+        /// What the operator wrote to the agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub note: Option<String> = None,
+        /// What the operator filled into the form.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub fields: Option<Map<String, Value>> = None,
+        /// When the call began to wait.
+        pub requested_at: Timestamp,
+        /// When the request expires.
+        pub expires_at: Timestamp,
+        /// When it was answered, expired or was cancelled.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub closed_at: Option<Timestamp> = None,
+    }
 
-impl Approval {
     /// A pending approval of a call of `turn`, without a digest and a reason.
-    #[must_use]
     pub fn new(
         approval_id: ApprovalId,
         turn: &Turn,
         (provider_call_id, plan): (String, ApprovalPlan),
         requested_at: Timestamp,
         expires_at: Timestamp,
-    ) -> Self {
-        Self {
-            approval_id,
-            agent_id: turn.agent_id.clone(),
-            turn_id: turn.turn_id,
-            root_id: turn.root_id,
-            conversation_id: turn.conversation_id,
-            provider_call_id,
-            plan,
-            digest: String::new(),
-            reason: String::new(),
-            status: ApprovalStatus::Pending,
-            always: false,
-            decided_by: None,
-            note: None,
-            fields: None,
-            requested_at,
-            expires_at,
-            closed_at: None,
-        }
-    }
+    )
+}
 
+impl Approval {
     /// Whether an operator may still answer at `now`.
-    #[must_use]
     pub fn is_open(&self, now: Timestamp) -> bool {
         self.status == ApprovalStatus::Pending && now < self.expires_at
     }

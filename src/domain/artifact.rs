@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
 use crate::ids::{AgentId, ArtifactId, TurnId};
+use crate::macros::text_enum;
 use crate::time::Timestamp;
 
 /// The directory whose files are artifacts.
@@ -27,7 +27,6 @@ text_enum! {
 
 impl ArtifactType {
     /// The type of the file at `path`, which is relative to the workspace; `None` if it is no artifact.
-    #[must_use]
     pub fn of(path: &str) -> Option<Self> {
         let rest = path.strip_prefix(OUTPUT)?;
         Some(match rest.split_once('/').map(|(dir, _)| dir) {

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
 use crate::ids::{AgentId, AskId, CallId, MessageId, TurnId};
+use crate::macros::{record, text_enum};
 use crate::party::Party;
 use crate::refusal::Code;
 use crate::time::Timestamp;
@@ -35,72 +35,54 @@ pub struct Asker {
     pub provider_call_id: Option<String>,
 }
 
-/// The durable record of an ask. A late answer is stored in `reply`; the status stays as it was.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ask {
-    /// Correlation id of the ask.
-    pub ask_id: AskId,
-    /// The party that waits.
-    pub asker: Asker,
-    /// The agent that is asked.
-    pub target: AgentId,
-    /// The mail that carries the question.
-    pub message_id: MessageId,
-    /// When the asker stops waiting.
-    pub deadline_at: Timestamp,
-    /// Status of the ask.
-    pub status: AskStatus,
-    /// The answer.
-    pub reply: Option<String>,
-    /// Whether the answer was truncated. Its text then ends with a mark.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub truncated: bool,
-    /// Why there is no answer.
-    pub error: Option<String>,
-    /// The code of `error`, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<Code>,
-    /// What the asker can do about `error`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-    /// When the ask was sent.
-    pub created_at: Timestamp,
-    /// When the ask ended.
-    pub closed_at: Option<Timestamp>,
-}
+record! {
+    /// The durable record of an ask. A late answer is stored in `reply`; the status stays as it was.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Ask {
+        /// Correlation id of the ask.
+        pub ask_id: AskId,
+        /// The party that waits.
+        pub asker: Asker,
+        /// The agent that is asked.
+        pub target: AgentId,
+        /// The mail that carries the question.
+        pub message_id: MessageId,
+        /// When the asker stops waiting.
+        pub deadline_at: Timestamp,
+        /// Status of the ask.
+        pub status: AskStatus = AskStatus::Open,
+        /// The answer.
+        pub reply: Option<String> = None,
+        /// Whether the answer was truncated. Its text then ends with a mark.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub truncated: bool = false,
+        /// Why there is no answer.
+        pub error: Option<String> = None,
+        /// The code of `error`, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub code: Option<Code> = None,
+        /// What the asker can do about `error`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub hint: Option<String> = None,
+        /// When the ask was sent.
+        pub created_at: Timestamp,
+        /// When the ask ended.
+        pub closed_at: Option<Timestamp> = None,
+    }
 
-impl Ask {
     /// An open ask whose question is the mail `message_id` to `target`.
-    #[must_use]
     pub fn new(
         ask_id: AskId,
         asker: Asker,
         (target, message_id): (AgentId, MessageId),
         created_at: Timestamp,
         deadline_at: Timestamp,
-    ) -> Self {
-        Self {
-            ask_id,
-            asker,
-            target,
-            message_id,
-            deadline_at,
-            status: AskStatus::Open,
-            reply: None,
-            truncated: false,
-            error: None,
-            code: None,
-            hint: None,
-            created_at,
-            closed_at: None,
-        }
-    }
+    )
 }
 
 /// The cycle of waiting agents that an ask from `asker` to `target` would close, or `None`.
 /// `waits` contains the present pairs (waiting agent, asked agent). An agent runs one
 /// turn at a time, so an ask in a cycle would never be answered.
-#[must_use]
 pub fn cycle(asker: &AgentId, target: &AgentId, waits: &[(AgentId, AgentId)]) -> Option<Vec<AgentId>> {
     let mut paths = vec![vec![asker.clone(), target.clone()]];
     let mut seen = std::collections::BTreeSet::new();

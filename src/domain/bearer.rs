@@ -6,7 +6,6 @@ use sha2::{Digest, Sha256};
 
 /// Whether an `Authorization` header carries the token. The comparison takes the same time wherever
 /// the two differ.
-#[must_use]
 pub fn bearer_matches(header: &str, token: &str) -> bool {
     let Some(given) = header.strip_prefix("Bearer ").or_else(|| header.strip_prefix("bearer ")) else { return false };
     // Digests have the same length, so the comparison does not reveal the length of the token.

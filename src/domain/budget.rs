@@ -1,4 +1,4 @@
-//! Budgets: the limits, reservations and spending of one scope, in tokens and money
+//! Budgets: their scopes, and the limits, reservations and spending of one scope, in tokens and money
 //! (`docs/design.md`, "Outages, breakers and budgets").
 //!
 //! A model call reserves its estimated worst case before it starts, and pays its real use when it
@@ -6,11 +6,16 @@
 //! call that uses more than its estimate is paid in full, so spending can exceed a limit by the
 //! excess of the calls that ran at that time. Then the next call is refused.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{CallId, ReservationId};
+use crate::ids::{AgentId, CallId, ReservationId, RootId};
+use crate::macros::{serde_as_text, text_enum};
 use crate::money::Money;
-use crate::scope::Scope;
+use crate::refusal;
+use crate::refusal::Refusal;
 use crate::time::Timestamp;
 use crate::transcript::TokenUsage;
 use crate::wall_clock::Jump;
@@ -26,7 +31,6 @@ pub struct BudgetLimits {
 
 impl BudgetLimits {
     /// Whether there is no limit.
-    #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -64,7 +68,7 @@ pub struct Budget {
     pub spent_money: Money,
     /// Spent tokens of models without a known price; part of `spent_tokens`. `spent_money` does not
     /// include them.
-    #[serde(default, skip_serializing_if = "no_tokens")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub unpriced_tokens: u64,
     /// When the account last changed.
     pub updated_at: Timestamp,
@@ -73,30 +77,26 @@ pub struct Budget {
     pub day: i64,
 }
 
-// serde passes a reference.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(day: &i64) -> bool {
-    *day == 0
+/// Whether a count is 0. Records omit such a count.
+pub(crate) fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+    *count == T::default()
 }
 
 /// Milliseconds in a day.
 const DAY_MS: i64 = 86_400_000;
 
 /// The first instant of the day after `now` (UTC), when daily budgets start again.
-#[must_use]
 pub fn next_day(now: Timestamp) -> Timestamp {
     Timestamp((now.0.div_euclid(DAY_MS) + 1).saturating_mul(DAY_MS))
 }
 
 /// The first instant of the day of `now` (UTC).
-#[must_use]
 pub fn this_day(now: Timestamp) -> Timestamp {
     Timestamp(now.0.div_euclid(DAY_MS).saturating_mul(DAY_MS))
 }
 
 impl Budget {
     /// An account without limits or spending.
-    #[must_use]
     pub fn open(scope: Scope, at: Timestamp) -> Self {
         Self {
             scope,
@@ -162,19 +162,12 @@ impl Budget {
     /// `usd`. With `tokens`, every call is refused. With `usd`, every call of a model that costs
     /// money is refused. A money limit of 0 is reached only when money was spent; free models can
     /// be used under it.
-    #[must_use]
     pub fn passed(&self) -> Vec<&'static str> {
         let tokens = self.limits.tokens.is_some_and(|limit| self.spent_tokens >= limit);
         let spent = self.spent_money > Money(0);
         let money = spent && self.limits.money.is_some_and(|limit| self.spent_money >= limit);
         [("tokens", tokens), ("usd", money)].into_iter().filter_map(|(limit, passed)| passed.then_some(limit)).collect()
     }
-}
-
-// serde passes a reference. Records omit a count of 0.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-pub(crate) fn no_tokens(count: &u64) -> bool {
-    *count == 0
 }
 
 /// The budget reserved for one model call, in every scope that the call is charged to. A turn makes
@@ -215,10 +208,140 @@ pub struct CallReservation {
 
 impl Reservation {
     /// The reserved tokens as input and output.
-    #[must_use]
     pub fn at_most(&self) -> TokenUsage {
         let output = self.output.min(self.tokens);
         TokenUsage { input: self.tokens - output, output, ..TokenUsage::default() }
+    }
+}
+
+/// The work that a budget covers. The text form is `world`, `team:news`, `agent:chora` or
+/// `root:<uuid>`. The first three can end in `/day` for one day: `agent:chora/day`.
+/// `ghostctl budget` uses this form.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// The whole world.
+    World,
+    /// The agents of one team, and the agents that they created.
+    Team(String),
+    /// One agent, the agents that it created, the agents that those created, and so on.
+    Agent(AgentId),
+    /// All work of one root.
+    Root(RootId),
+    /// The world, a team or an agent within one day, from midnight to midnight UTC.
+    Day(Daily),
+}
+
+text_enum! {
+    /// The kind of a scope, as a filter for lists.
+    ScopeSort, "kind of scope" {
+        /// The whole world.
+        World = "world",
+        /// Teams.
+        Team = "team",
+        /// Agents.
+        Agent = "agent",
+        /// Roots.
+        Root = "root",
+        /// Daily scopes.
+        Day = "day",
+    }
+}
+
+/// The work that a daily budget covers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Daily {
+    /// The whole world.
+    World,
+    /// One team, as [`Scope::Team`].
+    Team(String),
+    /// One agent, as [`Scope::Agent`].
+    Agent(AgentId),
+}
+
+impl Daily {
+    /// The same scope without the limit to one day.
+    pub fn whole(&self) -> Scope {
+        match self {
+            Self::World => Scope::World,
+            Self::Team(name) => Scope::Team(name.clone()),
+            Self::Agent(id) => Scope::Agent(id.clone()),
+        }
+    }
+}
+
+/// The end of a daily scope's text.
+const DAY: &str = "/day";
+
+serde_as_text!(Scope);
+
+impl Scope {
+    /// The same scope for one day. `None` for a scope that is daily already, and for a root.
+    pub fn daily(&self) -> Option<Self> {
+        match self {
+            Self::World => Some(Self::Day(Daily::World)),
+            Self::Team(name) => Some(Self::Day(Daily::Team(name.clone()))),
+            Self::Agent(id) => Some(Self::Day(Daily::Agent(id.clone()))),
+            Self::Root(_) | Self::Day(_) => None,
+        }
+    }
+
+    /// The kind of the scope.
+    pub fn sort(&self) -> ScopeSort {
+        match self {
+            Self::World => ScopeSort::World,
+            Self::Team(_) => ScopeSort::Team,
+            Self::Agent(_) => ScopeSort::Agent,
+            Self::Root(_) => ScopeSort::Root,
+            Self::Day(_) => ScopeSort::Day,
+        }
+    }
+
+    /// The agent of the scope, if it is the scope of an agent, daily or not.
+    pub fn agent(&self) -> Option<&AgentId> {
+        match self {
+            Self::Agent(agent_id) | Self::Day(Daily::Agent(agent_id)) => Some(agent_id),
+            Self::World | Self::Team(_) | Self::Root(_) | Self::Day(Daily::World | Daily::Team(_)) => None,
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::World => f.write_str("world"),
+            Self::Team(name) => write!(f, "team:{name}"),
+            Self::Agent(id) => write!(f, "agent:{id}"),
+            Self::Root(id) => write!(f, "root:{id}"),
+            Self::Day(daily) => write!(f, "{}{DAY}", daily.whole()),
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let unknown = || {
+            refusal!(InvalidArguments, "`{}` is not a budget scope", crate::text::shown(text, 80))
+                .hint("a scope is world, team:<name>, agent:<id> or root:<id>; the first three with /day for one day")
+        };
+        if let Some(whole) = text.strip_suffix(DAY) {
+            if whole.ends_with(DAY) {
+                return Err(unknown());
+            }
+            return whole.parse::<Self>()?.daily().ok_or_else(unknown);
+        }
+        match text.split_once(':') {
+            None if text == "world" => Ok(Self::World),
+            Some(("team", name)) if !name.is_empty() && name.len() <= 64 && !name.ends_with(DAY) => {
+                Ok(Self::Team(name.to_owned()))
+            }
+            // The part after the slash is wrong, not the id.
+            Some(("agent" | "root", id)) if id.contains('/') => Err(unknown()),
+            Some(("agent", id)) => Ok(Self::Agent(id.parse()?)),
+            Some(("root", id)) => Ok(Self::Root(id.parse()?)),
+            _ => Err(unknown()),
+        }
     }
 }
 
@@ -271,5 +394,35 @@ mod tests {
         let none = budget(None, Some(0));
         assert_eq!(none.passed(), Vec::<&str>::new());
         assert_eq!(Budget { spent_money: Money(1), ..none }.passed(), ["usd"]);
+    }
+}
+
+#[cfg(test)]
+mod scope_tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn invalid_scopes_are_refused() {
+        for text in
+            ["root:019f9c68-0000-7000-8000-000000000000/day", "world/day/day", "/day", "team:/day", "world/days"]
+        {
+            assert!(text.parse::<Scope>().is_err(), "{text}");
+        }
+        let slip = "agent:chora/dya".parse::<Scope>().unwrap_err();
+        assert!(slip.message.contains("`agent:chora/dya`"), "{slip}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_scope_parses_from_its_own_text(name in "[a-z][a-z0-9-]{0,20}") {
+            for text in ["world".to_owned(), format!("team:{name}"), format!("agent:{name}")] {
+                let scope: Scope = text.parse().unwrap();
+                let daily = format!("{text}/day");
+                prop_assert_eq!(scope.daily(), Some(daily.parse::<Scope>().unwrap()));
+                prop_assert_eq!(scope.daily().unwrap().to_string(), daily);
+                prop_assert_eq!(scope.to_string(), text);
+            }
+        }
     }
 }

@@ -6,9 +6,10 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
 use crate::ids::{AgentId, ChannelName, MessageId, RootId};
+use crate::macros::text_enum;
 use crate::party::Party;
+use crate::refusal;
 use crate::refusal::{Code, Refusal};
 use crate::time::Timestamp;
 
@@ -43,6 +44,19 @@ pub struct ChatChannel {
     pub last_seq: i64,
     /// When the channel was created.
     pub created_at: Timestamp,
+}
+
+/// A chat channel that `world-config.yaml` declares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeclaredChannel {
+    /// Name of the channel.
+    pub channel: ChannelName,
+    /// Members of the channel.
+    pub members: BTreeSet<AgentId>,
+    /// Whether the channel is gated: a chat message wakes no member.
+    pub gated: bool,
+    /// Topic of the channel.
+    pub topic: Option<String>,
 }
 
 /// The membership of one agent in one channel.
@@ -90,20 +104,17 @@ pub struct ChatPost {
 impl ChatChannel {
     /// Whether `party` may read the channel and write in it. Members may, operators, and
     /// the creator, who need not be a member.
-    #[must_use]
     pub fn admits(&self, party: &Party, is_member: bool) -> bool {
         is_member || self.is_run_by(party)
     }
 
     /// Whether `party` may invite and remove members.
-    #[must_use]
     pub fn is_run_by(&self, party: &Party) -> bool {
         *party == self.creator || matches!(party, Party::Operator(_) | Party::System)
     }
 
     /// Whether the channel has at most two members. Then each chat message is for the other member
     /// and wakes it, with or without a mention.
-    #[must_use]
     pub fn is_between_two(&self) -> bool {
         self.members <= 2
     }
@@ -117,7 +128,6 @@ impl ChatPost {
     }
 
     /// Whether the message mentions `agent_id`, by id or with everyone.
-    #[must_use]
     pub fn addresses(&self, agent_id: &AgentId) -> bool {
         self.mentions.binary_search(agent_id).is_ok() || mentions(&self.content).all
     }
@@ -139,7 +149,6 @@ pub const EVERYONE: &str = "all";
 /// Finds the mentions in a text: `@` and a name. Not inside a word such as an e-mail address, not
 /// before `/` as in the name of a package, and not inside Markdown code. Case does not matter. `.`,
 /// `-` and `_` at the end of a name do not belong to it.
-#[must_use]
 pub fn mentions(text: &str) -> Mentions {
     let mut found = Mentions::default();
     let mut before = None;
@@ -256,21 +265,21 @@ fn in_word(c: char) -> bool {
 pub fn check_content(content: &str, limit: u32) -> Result<(), Refusal> {
     let field = serde_json::json!({ "field": "content" });
     if content.len() > limit as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the post has {} bytes; at most {limit} are taken (limits.chat_post_bytes)", content.len()),
+        return Err(refusal!(
+            TooLarge,
+            "the post has {} bytes; at most {limit} are taken (limits.chat_post_bytes)",
+            content.len()
         )
         .hint("write the long part to a workspace file and post its path")
         .details(field));
     }
     crate::refusal::not_blank("content", content)?;
     match content.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\n' | '\t')) {
-        Some((at, c)) => Err(Refusal::new(
-            Code::InvalidArguments,
-            format!("content has the control character U+{:04X} at byte {at}", u32::from(c)),
-        )
-        .hint("a post may have no control characters except line breaks and tabs")
-        .details(field)),
+        Some((at, c)) => {
+            Err(refusal!(InvalidArguments, "content has the control character U+{:04X} at byte {at}", u32::from(c))
+                .hint("a post may have no control characters except line breaks and tabs")
+                .details(field))
+        }
         None => Ok(()),
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
 use crate::ids::{AgentId, ConversationId, MessageId, TurnId};
+use crate::macros::{record, text_enum};
 use crate::party::Party;
 use crate::time::Timestamp;
 
@@ -113,7 +113,6 @@ pub enum Action {
 
 impl Action {
     /// Kind of the action.
-    #[must_use]
     pub fn kind(&self) -> ActionKind {
         match self {
             Self::Delete { .. } => ActionKind::Delete,
@@ -125,7 +124,6 @@ impl Action {
     }
 
     /// Id of the message that the action is about.
-    #[must_use]
     pub fn message_id(&self) -> Option<&str> {
         match self {
             Self::Delete { message_id, .. } | Self::React { message_id, .. } | Self::Pin { message_id, .. } => {
@@ -151,98 +149,64 @@ pub const CONTROL: &str = "control";
 /// Prefix of the names of webhook adapters: `webhook:<name>`.
 pub const WEBHOOK: &str = "webhook:";
 
-/// The record of a conversation. `(adapter, thread)` is unique.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Conversation {
-    /// Id of the conversation.
-    pub conversation_id: ConversationId,
-    /// Name of its adapter: `control` or `webhook:<name>`.
-    pub adapter: String,
-    /// Name of the conversation outside.
-    pub thread: String,
-    /// The agent that answers in the conversation.
-    pub owner: AgentId,
-    /// The party outside.
-    pub party: Party,
-    /// Sequence number of the last entry; 0 before the first.
-    pub last_seq: i64,
-    /// When it began.
-    pub created_at: Timestamp,
-    /// When the last entry was added.
-    pub updated_at: Timestamp,
-    /// Number of messages from outside so far.
-    #[serde(default)]
-    pub heard: u64,
-    /// When the last message from outside came.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heard_at: Option<Timestamp>,
-    /// The value of `heard` at the time of an agent's last reaction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reacted: Option<u64>,
-    /// Agents that handed the conversation over since the last message from outside. Until the next
-    /// message from outside, it cannot be handed back to them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub passed_on: Vec<AgentId>,
-    /// When an operator ended it. The next message from outside opens it again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<Timestamp>,
-}
+record! {
+    /// The record of a conversation. `(adapter, thread)` is unique.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Conversation {
+        /// Id of the conversation.
+        pub conversation_id: ConversationId,
+        /// Name of its adapter: `control` or `webhook:<name>`.
+        pub adapter: String,
+        /// Name of the conversation outside.
+        pub thread: String,
+        /// The agent that answers in the conversation.
+        pub owner: AgentId,
+        /// The party outside.
+        pub party: Party,
+        /// Sequence number of the last entry; 0 before the first.
+        pub last_seq: i64 = 0,
+        /// When it began.
+        pub created_at: Timestamp,
+        /// When the last entry was added.
+        pub updated_at: Timestamp = created_at,
+        /// Number of messages from outside so far.
+        #[serde(default)]
+        pub heard: u64 = 0,
+        /// When the last message from outside came.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub heard_at: Option<Timestamp> = None,
+        /// The value of `heard` at the time of an agent's last reaction.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reacted: Option<u64> = None,
+        /// Agents that handed the conversation over since the last message from outside. Until the next
+        /// message from outside, it cannot be handed back to them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub passed_on: Vec<AgentId> = Vec::new(),
+        /// When an operator ended it. The next message from outside opens it again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub ended_at: Option<Timestamp> = None,
+    }
 
-impl Conversation {
     /// A conversation that begins now and has no entry.
-    #[must_use]
     pub fn new(
         conversation_id: ConversationId,
         (adapter, thread): (String, String),
         owner: AgentId,
         party: Party,
         created_at: Timestamp,
-    ) -> Self {
-        Self {
-            conversation_id,
-            adapter,
-            thread,
-            owner,
-            party,
-            last_seq: 0,
-            created_at,
-            updated_at: created_at,
-            heard: 0,
-            heard_at: None,
-            reacted: None,
-            passed_on: Vec::new(),
-            ended_at: None,
-        }
-    }
+    )
+}
 
+impl Conversation {
     /// The conversation's next entry, without files and delivery.
-    #[must_use]
     pub fn next_entry(
         &self,
         message_id: MessageId,
         direction: Direction,
-        (from, content): (Party, String),
+        sent: (Party, String),
         at: Timestamp,
     ) -> ConversationEntry {
-        ConversationEntry {
-            conversation_id: self.conversation_id,
-            seq: self.last_seq + 1,
-            message_id,
-            direction,
-            from,
-            content,
-            attachments: Vec::new(),
-            reply_to: None,
-            external_id: None,
-            turn_id: None,
-            delivery: Delivery::None,
-            attempts: 0,
-            next_at: None,
-            error: None,
-            at,
-            action: None,
-            deleted: false,
-        }
+        ConversationEntry::new(self.conversation_id, self.last_seq + 1, (message_id, direction), sent, at)
     }
 }
 
@@ -269,47 +233,58 @@ pub struct Attachment {
     pub bytes: u64,
 }
 
-/// One entry of a conversation: a message, an action or a note.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ConversationEntry {
-    /// Id of the conversation.
-    pub conversation_id: ConversationId,
-    /// Sequence number in the conversation. It rises by one, without gaps.
-    pub seq: i64,
-    /// Id of the message. For a message to the outside it is also the delivery id, which stays the
-    /// same for all attempts.
-    pub message_id: MessageId,
-    /// Direction of the entry.
-    pub direction: Direction,
-    /// Author of the entry.
-    pub from: Party,
-    /// Text of the entry.
-    pub content: String,
-    /// Attached files.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attachments: Vec<Attachment>,
-    /// Id of the message that this one answers, in the form that the outside uses.
-    pub reply_to: Option<String>,
-    /// The outside's id of a message from outside.
-    pub external_id: Option<String>,
-    /// The turn that wrote the entry.
-    pub turn_id: Option<TurnId>,
-    /// State of the delivery.
-    pub delivery: Delivery,
-    /// Delivery attempts so far.
-    pub attempts: u32,
-    /// Earliest time of the next attempt.
-    pub next_at: Option<Timestamp>,
-    /// Why the last attempt failed.
-    pub error: Option<String>,
-    /// When the entry was committed.
-    pub at: Timestamp,
-    /// The action, if the entry is not a plain message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<Action>,
-    /// Whether the message was deleted. Its text and files are then removed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub deleted: bool,
+record! {
+    /// One entry of a conversation: a message, an action or a note.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct ConversationEntry {
+        /// Id of the conversation.
+        pub conversation_id: ConversationId,
+        /// Sequence number in the conversation. It rises by one, without gaps.
+        pub seq: i64,
+        /// Id of the message. For a message to the outside it is also the delivery id, which stays the
+        /// same for all attempts.
+        pub message_id: MessageId,
+        /// Direction of the entry.
+        pub direction: Direction,
+        /// Author of the entry.
+        pub from: Party,
+        /// Text of the entry.
+        pub content: String,
+        /// Attached files.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub attachments: Vec<Attachment> = Vec::new(),
+        /// Id of the message that this one answers, in the form that the outside uses.
+        pub reply_to: Option<String> = None,
+        /// The outside's id of a message from outside.
+        pub external_id: Option<String> = None,
+        /// The turn that wrote the entry.
+        pub turn_id: Option<TurnId> = None,
+        /// State of the delivery.
+        pub delivery: Delivery = Delivery::None,
+        /// Delivery attempts so far.
+        pub attempts: u32 = 0,
+        /// Earliest time of the next attempt.
+        pub next_at: Option<Timestamp> = None,
+        /// Why the last attempt failed.
+        pub error: Option<String> = None,
+        /// When the entry was committed.
+        pub at: Timestamp,
+        /// The action, if the entry is not a plain message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub action: Option<Action> = None,
+        /// Whether the message was deleted. Its text and files are then removed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub deleted: bool = false,
+    }
+
+    /// An entry without files and delivery.
+    pub fn new(
+        conversation_id: ConversationId,
+        seq: i64,
+        (message_id, direction): (MessageId, Direction),
+        (from, content): (Party, String),
+        at: Timestamp,
+    )
 }
 
 /// The wait after the first failed attempt. Each further wait is four times as long, up to
@@ -323,7 +298,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 /// The wait after failed delivery attempt number `attempt` (from 1). It grows exponentially.
 /// `jitter`, a random number in `0..1_000`, adds up to a half, so that deliveries that failed
 /// together are not repeated together.
-#[must_use]
 pub fn delivery_wait(attempt: u32, jitter: u64) -> Duration {
     let factor = 4_u32.saturating_pow(attempt.saturating_sub(1).min(16));
     let wait = FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT);
@@ -333,14 +307,12 @@ pub fn delivery_wait(attempt: u32, jitter: u64) -> Duration {
 
 /// Whether a text is a valid reaction: 1 to 64 bytes without white space and control characters,
 /// such as an emoji or `:eyes:`.
-#[must_use]
 pub fn is_reaction(text: &str) -> bool {
     !text.is_empty() && text.len() <= 64 && !text.contains(|c: char| crate::text::is_strange(c) || c.is_whitespace())
 }
 
 /// The media type for a file name's extension; `application/octet-stream` if the extension is not
 /// known.
-#[must_use]
 pub fn mime_of(name: &str) -> &'static str {
     let ending = name.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
     match ending.map(str::to_ascii_lowercase).as_deref() {
@@ -363,7 +335,6 @@ pub fn mime_of(name: &str) -> &'static str {
 
 /// Whether a text is a media type such as `text/markdown` or `text/plain; charset=utf-8`: at most
 /// 127 printable ASCII characters, with one slash between two words.
-#[must_use]
 pub fn is_mime_type(text: &str) -> bool {
     let essence = text.split(';').next().unwrap_or_default().trim();
     let word =
@@ -375,7 +346,6 @@ pub fn is_mime_type(text: &str) -> bool {
 
 /// Whether a text is a valid name for an attached file: 1 to 128 characters, without slashes,
 /// backslashes and control characters, and not `.` or `..`.
-#[must_use]
 pub fn is_file_name(text: &str) -> bool {
     let strange = |c: char| crate::text::is_strange(c) || c == '/' || c == '\\';
     !text.trim().is_empty() && text.chars().count() <= 128 && !text.contains(strange) && text != "." && text != ".."

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
 use crate::ids::{AgentId, ConversationId, RootId};
+use crate::macros::text_enum;
 use crate::money::Money;
 use crate::refusal::Refusal;
 use crate::time::Timestamp;
@@ -69,7 +69,6 @@ text_enum! {
 
 impl DroidState {
     /// Whether a droid in this state does nothing more.
-    #[must_use]
     pub fn is_over(self) -> bool {
         !matches!(self, Self::Pending | Self::Running)
     }
@@ -158,7 +157,6 @@ pub struct Droid {
 
 impl Droid {
     /// Its own directory, relative to the workspace.
-    #[must_use]
     pub fn home(&self) -> String {
         self.droid_id.home()
     }
@@ -166,7 +164,6 @@ impl Droid {
 
 /// The name of an output file, made from the path that a parent wrote: no directories, no `..`, no characters that a
 /// shell or a file system treats specially.
-#[must_use]
 pub fn output_name(wanted: &str) -> String {
     let plain = wanted.replace("..", "");
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' };
@@ -181,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::droid_id::id_of;
+    use crate::ids::id_of;
     use crate::write_acl::{WorkspacePath, WriteAcl};
 
     // covers: DROID-06, LIM-07, TEST-03

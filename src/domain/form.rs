@@ -33,7 +33,6 @@ pub fn fill(schema: &Value, answer: &mut Map<String, Value>) {
 }
 
 /// What is wrong with the answer; `None` if it fits `schema`.
-#[must_use]
 pub fn problem(schema: &Value, answer: &Map<String, Value>) -> Option<String> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     for name in required {

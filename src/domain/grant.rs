@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
 use crate::ids::{AgentId, GrantId};
+use crate::macros::text_enum;
 use crate::party::Party;
-use crate::refusal::{Code, Refusal};
+use crate::refusal;
+use crate::refusal::Refusal;
 use crate::text::{clip, one_line};
 use crate::time::Timestamp;
 use crate::write_acl::{WorkspacePath, WriteAcl};
@@ -80,10 +81,10 @@ impl NewGrant {
     pub fn checked(self, grant_id: GrantId, by: Party, now: Timestamp) -> Result<Grant, Refusal> {
         let acl = WriteAcl::of(&self.agent_id, std::slice::from_ref(&self.prefix))?;
         let Some(prefix) = acl.prefixes().first().cloned() else {
-            return Err(Refusal::new(Code::Internal, "a prefix was lost"));
+            return Err(refusal!(Internal, "a prefix was lost"));
         };
         if self.lasts.as_millis() == 0 || self.lasts > GRANT_LONGEST {
-            return Err(Refusal::new(Code::InvalidArguments, "a grant lasts from 1 ms to 366 days")
+            return Err(refusal!(InvalidArguments, "a grant lasts from 1 ms to 366 days")
                 .hint("give another time; what should last longer belongs into write_acls of the world file"));
         }
         let reason = self.reason.map(|reason| clip(&one_line(&reason), REASON_MAX)).filter(|reason| !reason.is_empty());
@@ -102,13 +103,11 @@ impl NewGrant {
 
 impl Grant {
     /// Whether it holds at `now`.
-    #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
         now < self.expires_at
     }
 
     /// Whether it lets its agent write the file at `path` at `now`.
-    #[must_use]
     pub fn allows(&self, path: &WorkspacePath, now: Timestamp) -> bool {
         self.is_live(now)
             && WriteAcl::new(std::slice::from_ref(&self.prefix))
@@ -122,6 +121,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::refusal::Code;
 
     fn new(prefix: &str, lasts: u64) -> Result<Grant, Refusal> {
         let new = NewGrant {

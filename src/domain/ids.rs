@@ -8,12 +8,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::droid_id::{self, DROIDS};
-use crate::refusal::{Code, Refusal};
+use crate::macros::serde_as_text;
+use crate::refusal;
+use crate::refusal::Refusal;
+use crate::text::{a, shown};
 
-/// The schema of an id for a caller: a text.
-macro_rules! text_schema {
+/// An id as JSON and in schemas: a text.
+macro_rules! text_id {
     ($name:ident) => {
+        serde_as_text!($name);
+
         impl schemars::JsonSchema for $name {
             fn inline_schema() -> bool {
                 true
@@ -30,28 +34,13 @@ macro_rules! text_schema {
     };
 }
 
-macro_rules! uuid_id {
-    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+macro_rules! uuid_ids {
+    ($($(#[$doc:meta])* $name:ident, $what:literal;)+) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "Uuid")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub Uuid);
 
-        text_schema!($name);
-
-        impl TryFrom<String> for $name {
-            type Error = Refusal;
-
-            fn try_from(text: String) -> Result<Self, Refusal> {
-                text.parse()
-            }
-        }
-
-        impl From<$name> for Uuid {
-            fn from(id: $name) -> Self {
-                id.0
-            }
-        }
+        text_id!($name);
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,78 +52,48 @@ macro_rules! uuid_id {
             type Err = Refusal;
 
             fn from_str(text: &str) -> Result<Self, Refusal> {
+                let what = a(concat!($what, " id"));
                 Uuid::parse_str(text.trim()).map($name).map_err(|_| {
-                    Refusal::new(
-                        Code::InvalidArguments,
-                        format!("`{}` is not {}", crate::text::shown(text, 80), crate::text::a(concat!($what, " id"))),
-                    )
-                    .hint(format!("{} is a UUID, as the lists print it", crate::text::a(concat!($what, " id"))))
+                    refusal!(InvalidArguments, "`{}` is not {what}", shown(text, 80))
+                        .hint(format!("{what} is a UUID, as the lists print it"))
                 })
             }
         }
-    };
+    )+};
 }
 
-uuid_id!(
+uuid_ids! {
     /// Id of a message in an inbox, or of an entry of a conversation or chat channel. Also the
     /// idempotency key in the store.
-    MessageId, "message"
-);
-uuid_id!(
+    MessageId, "message";
     /// Id of a turn of one agent.
-    TurnId, "turn"
-);
-uuid_id!(
+    TurnId, "turn";
     /// Ghost's id of a tool call. The provider's own id is kept in the transcript.
-    CallId, "call"
-);
-uuid_id!(
+    CallId, "call";
     /// Id of an ask. It stays the same across restarts.
-    AskId, "ask"
-);
-uuid_id!(
+    AskId, "ask";
     /// Id of an approval: a call that waits for an operator.
-    ApprovalId, "approval"
-);
-uuid_id!(
+    ApprovalId, "approval";
     /// Id of a root: the event that started a chain of work. All later work of the chain is charged
     /// to it.
-    RootId, "root"
-);
-uuid_id!(
+    RootId, "root";
     /// Id of a task.
-    TaskId, "task"
-);
-uuid_id!(
+    TaskId, "task";
     /// Id of an event.
-    EventId, "event"
-);
-uuid_id!(
+    EventId, "event";
     /// Id of a dead letter.
-    DeadLetterId, "dead letter"
-);
-uuid_id!(
+    DeadLetterId, "dead letter";
     /// Id of the budget reservation of a model call.
-    ReservationId, "reservation"
-);
-
-uuid_id!(
+    ReservationId, "reservation";
     /// Id of a conversation with a person or program outside.
-    ConversationId, "conversation"
-);
-uuid_id!(
+    ConversationId, "conversation";
     /// Id of a timer, cron job, watch or heartbeat.
-    ScheduleId, "schedule"
-);
-
-uuid_id!(
+    ScheduleId, "schedule";
     /// Id of a write grant.
-    GrantId, "grant"
-);
-uuid_id!(
+    GrantId, "grant";
     /// Id of an artifact.
-    ArtifactId, "artifact"
-);
+    ArtifactId, "artifact";
+}
 
 /// A client's id for one mutation, unique to its principal: 1 to 128 printable ASCII characters
 /// without spaces.
@@ -144,7 +103,6 @@ pub struct RequestId(String);
 
 impl RequestId {
     /// The text as the client sent it.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -158,30 +116,27 @@ impl FromStr for RequestId {
         if valid {
             Ok(Self(text.to_owned()))
         } else {
-            Err(Refusal::new(Code::InvalidArguments, "request_id must be 1 to 128 printable ASCII characters")
+            Err(refusal!(InvalidArguments, "request_id must be 1 to 128 printable ASCII characters")
                 .hint("send a fresh UUID for each mutation, and the same one when you retry it"))
         }
     }
 }
 
 macro_rules! name_id {
-    ($(#[$doc:meta])* $name:ident, $article:literal, $what:literal) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Arc<str>);
 
-        text_schema!($name);
+        text_id!($name);
 
         impl $name {
             /// The name as text.
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
             /// The name as shared text, without a copy.
-            #[must_use]
             pub fn shared(&self) -> Arc<str> {
                 Arc::clone(&self.0)
             }
@@ -203,50 +158,31 @@ macro_rules! name_id {
             type Err = Refusal;
 
             fn from_str(text: &str) -> Result<Self, Refusal> {
-                if is_name(text) {
-                    Ok(Self(text.into()))
-                } else {
-                    Err(Refusal::new(
-                        Code::InvalidArguments,
-                        format!(concat!("`{}` is not ", $article, " ", $what), crate::text::shown(text, 80)),
-                    )
-                    .hint("use 1 to 64 of a-z, 0-9, '.', '_' and '-', starting with a letter or a digit"))
-                }
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = Refusal;
-
-            fn try_from(text: String) -> Result<Self, Refusal> {
-                text.parse()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(name: $name) -> Self {
-                name.0.to_string()
+                checked_name(text, $what).map(Self)
             }
         }
     };
 }
 
-/// Whether a text is a valid name: 1 to 64 characters of `a-z`, `0-9`, `.`, `_`, `-`, starting with
-/// a letter or digit.
-fn is_name(text: &str) -> bool {
-    let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let body = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
-    starts && body && text.len() <= 64
+/// A valid name: 1 to 64 characters of `a-z`, `0-9`, `.`, `_`, `-`, starting with a letter or digit.
+fn checked_name(text: &str, what: &str) -> Result<Arc<str>, Refusal> {
+    let starts = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let first = text.bytes().next().is_some_and(starts);
+    if first && text.len() <= 64 && text.bytes().all(|b| starts(b) || matches!(b, b'.' | b'_' | b'-')) {
+        return Ok(text.into());
+    }
+    Err(refusal!(InvalidArguments, "`{}` is not {}", shown(text, 80), a(what))
+        .hint("use 1 to 64 of a-z, 0-9, '.', '_' and '-', starting with a letter or a digit"))
 }
 
 name_id!(
     /// The name of an agent, unique in its world: 1 to 64 characters of `a-z`, `0-9`, `.`, `_`, `-`, starting with a
     /// letter or digit. It is also the name of a directory, so other characters are not allowed.
-    AgentId, "an", "agent id"
+    AgentId, "agent id"
 );
 name_id!(
     /// The name of a chat channel, unique in its world. The same characters as for an agent.
-    ChannelName, "a", "channel name"
+    ChannelName, "channel name"
 );
 
 /// Ids that a new agent cannot have: `system` means the daemon, and `@all` everyone in a channel.
@@ -254,15 +190,13 @@ pub const RESERVED_AGENT_IDS: [&str; 2] = ["all", "system"];
 
 impl AgentId {
     /// Whether this is the id of a droid. No other agent can have such an id.
-    #[must_use]
     pub fn is_droid(&self) -> bool {
-        droid_id::is_droid(self.as_str())
+        is_droid(self.as_str())
     }
 
     /// The agent's own directory, relative to the workspace.
-    #[must_use]
     pub fn home(&self) -> String {
-        if self.is_droid() { format!("{}/{self}", DROIDS) } else { format!("agents/{self}") }
+        if self.is_droid() { format!("{DROIDS}/{self}") } else { format!("agents/{self}") }
     }
 
     /// Checks that a new agent may have this id. Ids of existing records are not checked, so they
@@ -271,23 +205,44 @@ impl AgentId {
     /// # Errors
     /// `InvalidArguments` if it is one of [`RESERVED_AGENT_IDS`], or has the form of a droid's id.
     pub fn check_new(&self) -> Result<(), Refusal> {
-        if self.is_droid() {
-            return Err(Refusal::new(Code::InvalidArguments, format!("no agent can be called `{self}`"))
-                .hint("`droid-` and eight hexadecimal digits name droids; choose another id")
-                .details(serde_json::json!({ "field": "agent_id" })));
-        }
-        if RESERVED_AGENT_IDS.contains(&self.as_str()) {
-            return Err(Refusal::new(Code::InvalidArguments, format!("no agent can be called `{self}`"))
-                .hint("`system` means the daemon and `@all` everyone in a channel; choose another id")
-                .details(serde_json::json!({ "field": "agent_id" })));
-        }
-        Ok(())
+        let hint = if self.is_droid() {
+            "`droid-` and eight hexadecimal digits name droids; choose another id"
+        } else if RESERVED_AGENT_IDS.contains(&self.as_str()) {
+            "`system` means the daemon and `@all` everyone in a channel; choose another id"
+        } else {
+            return Ok(());
+        };
+        Err(refusal!(InvalidArguments, "no agent can be called `{self}`")
+            .hint(hint)
+            .details(serde_json::json!({ "field": "agent_id" })))
     }
+}
+
+/// The beginning of every droid's id. Eight lower-case hexadecimal digits follow.
+const PREFIX: &str = "droid-";
+/// Digits after the prefix.
+const DIGITS: usize = 8;
+/// The directory of the workspace that has the droids' own directories.
+pub const DROIDS: &str = "droids";
+
+/// 2^32 divided by the golden ratio. It is odd, so multiplication by it maps no two numbers to one.
+const SCATTER: u32 = 0x9e37_79b1;
+
+/// The id of a world's droid number `n`. No two numbers have the same id, and ids of neighbours do not look alike.
+pub fn id_of(n: u32) -> String {
+    format!("{PREFIX}{:08x}", n.wrapping_mul(SCATTER))
+}
+
+/// Whether `id` has the form of a droid's id.
+pub fn is_droid(id: &str) -> bool {
+    id.strip_prefix(PREFIX)
+        .is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refusal::Code;
 
     #[test]
     fn reserved_ids_are_refused_for_new_agents_and_still_parse() {
@@ -315,5 +270,22 @@ mod tests {
     #[test]
     fn a_bad_agent_id_is_refused_by_serde_too() {
         assert!(serde_json::from_str::<AgentId>("\"../x\"").is_err());
+    }
+}
+
+#[cfg(test)]
+mod droid_tests {
+    use super::*;
+
+    // covers: DROID-02
+    #[test]
+    fn ids_of_droids_have_one_form() {
+        assert_eq!((id_of(1), id_of(2)), ("droid-9e3779b1".to_owned(), "droid-3c6ef362".to_owned()));
+        assert!(is_droid(&id_of(u32::MAX)));
+        assert_eq!((0..10_000).map(id_of).collect::<std::collections::BTreeSet<_>>().len(), 10_000);
+        for bad in ["droid-", "droid-1234567", "droid-123456789", "droid-1234567G", "droid-ABCDEF12", "xdroid-12345678"]
+        {
+            assert!(!is_droid(bad), "{bad}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
+use crate::macros::text_enum;
 
 /// The largest image that a model is shown, in bytes. In base64 it stays below the 5 MiB that Anthropic takes.
 pub const IMAGE_BYTES_MAX: u64 = 3_750_000;
@@ -49,7 +49,6 @@ pub struct ImageFile {
 
 impl ImageFile {
     /// The text that stands for the image where it is not shown, with the reason if there is one.
-    #[must_use]
     pub fn note(&self, why: Option<&str>) -> String {
         let (bytes, media_type) = (grouped(self.bytes), self.media_type);
         let (width, height, path) = (self.width, self.height, &self.path);
@@ -86,7 +85,6 @@ pub struct ImageHead {
 
 impl MediaType {
     /// The media type by the first bytes of a file; `None` if it is no image of a known type. 12 bytes are enough.
-    #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Some(Self::Png),
@@ -100,7 +98,6 @@ impl MediaType {
 
 impl ImageHead {
     /// Reads the head of an image; `None` if `bytes`, the whole file, is no image of a known type or is damaged.
-    #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let media_type = MediaType::of(bytes)?;
         let (width, height) = match media_type {

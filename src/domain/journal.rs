@@ -1,33 +1,36 @@
 //! The journal: the steps of a turn. A turn resumes from its journal alone. So each step contains
 //! what is needed to continue, and no more; whole prompts are never in it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::ids::{ApprovalId, AskId, CallId, GrantId, MessageId, ReservationId, TurnId};
 use crate::image::ImageFile;
+use crate::macros::text_enum;
 use crate::money::Money;
 use crate::refusal::{Code, Refusal};
-use crate::seen_tools::{SeenTools, ToolChanges};
 use crate::session::LogRange;
 use crate::time::Timestamp;
+use crate::tool_catalogue::{CALL, DESCRIBE};
 use crate::transcript::{Block, TokenUsage};
 
-/// The kind of a tool. It decides what the journal records and what happens after a crash (promise
-/// 2 in `docs/design.md`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// It changes nothing and may run again.
-    Read,
-    /// Its effect is in the store and commits together with its record.
-    World,
-    /// Its effect is outside. It is recorded as started before it runs and is never repeated.
-    Outside,
-    /// It writes files. The hashes before and after show which of the writes happened.
-    File,
-    /// It waits for another agent. After a crash it waits on for the same ask.
-    Wait,
+text_enum! {
+    /// The kind of a tool. It decides what the journal records and what happens after a crash (promise
+    /// 2 in `docs/design.md`).
+    Effect, "effect" {
+        /// It changes nothing and may run again.
+        Read = "read",
+        /// Its effect is in the store and commits together with its record.
+        World = "world",
+        /// Its effect is outside. It is recorded as started before it runs and is never repeated.
+        Outside = "outside",
+        /// It writes files. The hashes before and after show which of the writes happened.
+        File = "file",
+        /// It waits for another agent. After a crash it waits on for the same ask.
+        Wait = "wait",
+    }
 }
 
 /// The plan of a file write, recorded before it runs. Hashes are SHA-256 in lower-case hexadecimal.
@@ -246,13 +249,11 @@ pub enum Step {
 
 impl Step {
     /// Whether this step is progress: it need not be repeated after a restart.
-    #[must_use]
     pub fn is_progress(&self) -> bool {
         matches!(self, Self::ModelAnswered { .. } | Self::CallFinished { .. } | Self::MailJoined { .. })
     }
 
     /// The step's name as it is stored.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Briefed { .. } => "briefed",
@@ -288,6 +289,55 @@ pub struct JournalRow {
     pub step: Step,
     /// When the step was recorded.
     pub at: Timestamp,
+}
+
+/// The tools of a turn as its model saw them: hashes of their definitions, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenTools {
+    /// The tools that requests describe.
+    pub sent: BTreeMap<String, String>,
+    /// The tools that are called through [`CALL`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub deferred: BTreeMap<String, String>,
+}
+
+/// What has changed since a model saw its tools. A tool whose definition has changed has left and joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolChanges {
+    /// Tools that have joined: hashes of their definitions, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub joined: BTreeMap<String, String>,
+    /// Names of tools that have left, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
+}
+
+impl SeenTools {
+    /// Whether the model can call a tool that joins.
+    pub fn can_grow(&self) -> bool {
+        [CALL, DESCRIBE].iter().all(|means| self.sent.contains_key(*means))
+    }
+
+    /// The hash of a tool as it was seen.
+    pub fn hash_of(&self, name: &str) -> Option<&str> {
+        self.sent.get(name).or_else(|| self.deferred.get(name)).map(String::as_str)
+    }
+
+    /// Takes changes over. What joins is deferred: what requests describe is the front of a cached prefix.
+    pub fn apply(&mut self, changes: &ToolChanges) {
+        for name in &changes.left {
+            self.sent.remove(name);
+            self.deferred.remove(name);
+        }
+        self.deferred.extend(changes.joined.iter().map(|(name, hash)| (name.clone(), hash.clone())));
+    }
+}
+
+impl ToolChanges {
+    /// Whether nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.joined.is_empty() && self.left.is_empty()
+    }
 }
 
 #[cfg(test)]

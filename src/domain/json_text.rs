@@ -20,13 +20,11 @@ const MARK_LEN: usize = 9;
 
 /// `text` as a parser takes it: without a byte order mark, and with U+FFFD in place of each half of a pair that stands
 /// alone. No copy is made if it has no such half.
-#[must_use]
 pub fn readable(text: &str) -> Cow<'_, str> {
     rewritten(text, |_, whole| whole.push_str("\\ufffd"))
 }
 
 /// The same for bytes. What is not UTF-8 becomes U+FFFD too.
-#[must_use]
 pub fn readable_bytes(bytes: &[u8]) -> Cow<'_, str> {
     match String::from_utf8_lossy(bytes) {
         Cow::Borrowed(text) => readable(text),
@@ -36,13 +34,11 @@ pub fn readable_bytes(bytes: &[u8]) -> Cow<'_, str> {
 
 /// Like [`readable`], for a part of a stream. A half that stands alone becomes a mark, so that it meets the other one
 /// when the texts of the parts are put together. [`joined`], [`joined_value`] or [`Joiner`] takes the marks away.
-#[must_use]
 pub fn readable_part(text: &str) -> Cow<'_, str> {
     rewritten(text, |half, whole| whole.extend(mark(half)))
 }
 
 /// `text` with a character in place of two marks that make one, and with U+FFFD in place of the others.
-#[must_use]
 pub fn joined(text: &str) -> Cow<'_, str> {
     if !has_mark(text) {
         return Cow::Borrowed(text);
@@ -66,7 +62,6 @@ pub fn joined(text: &str) -> Cow<'_, str> {
 }
 
 /// [`joined`] for all texts and keys of a value.
-#[must_use]
 pub fn joined_value(value: Value) -> Value {
     let text = |text: String| if has_mark(&text) { joined(&text).into_owned() } else { text };
     match value {
@@ -108,7 +103,6 @@ impl Joiner {
 
 /// The length in bytes of the character or escape at `at` of a JSON string. Of a character of several bytes, each byte
 /// counts alone.
-#[must_use]
 pub fn unit(json: &[u8], at: usize) -> usize {
     match (json[at], json.get(at + 1)) {
         (b'\\', Some(b'u')) => 6,

@@ -1,9 +1,13 @@
 //! Knowledge: entries that agents share. Each entry has its own readers and writers.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use crate::grantee::{Grantee, Viewer};
+use crate::ids::AgentId;
+use crate::macros::serde_as_text;
 use crate::party::Party;
+use crate::refusal;
 use crate::refusal::{Code, Refusal};
 use crate::text::{clip, one_line};
 use crate::time::Timestamp;
@@ -76,13 +80,11 @@ pub struct KnowledgeSeed {
 
 impl KnowledgeEntry {
     /// Whether `viewer` may read the entry. Readers and writers may.
-    #[must_use]
     pub fn may_read(&self, viewer: &Viewer) -> bool {
         self.may_write(viewer) || self.readers.iter().any(|grantee| grantee.covers(viewer))
     }
 
     /// Whether `viewer` may change or delete the entry. Its writers and its creator may.
-    #[must_use]
     pub fn may_write(&self, viewer: &Viewer) -> bool {
         match viewer {
             Viewer::Everything => true,
@@ -150,9 +152,10 @@ pub fn check_title(title: &str) -> Result<(), Refusal> {
 /// `TooLarge` for a text that is too long, otherwise `InvalidArguments`.
 pub fn check_content(content: &str, limit: u32) -> Result<(), Refusal> {
     if content.len() > limit as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("content has {} bytes; at most {limit} are taken (limits.knowledge_bytes)", content.len()),
+        return Err(refusal!(
+            TooLarge,
+            "content has {} bytes; at most {limit} are taken (limits.knowledge_bytes)",
+            content.len()
         )
         .hint("split it into several entries, or write a workspace file and name its path"));
     }
@@ -199,11 +202,117 @@ pub fn check_tags(tags: &[String]) -> Result<(), Refusal> {
     }
 }
 
+/// Longest list of readers, and of writers.
+pub const GRANTEES_MAX: usize = 256;
+
+/// The party that reads or writes knowledge. The runtime sets it; it never comes from an argument
+/// of a tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Viewer {
+    /// An operator or the daemon. It may read and write every entry.
+    Everything,
+    /// An agent.
+    Agent {
+        /// Id of the agent.
+        agent_id: AgentId,
+        /// Archetype of the agent.
+        archetype: String,
+        /// Privilege groups of the agent.
+        groups: BTreeSet<String>,
+    },
+}
+
+/// Parses a list of grantees. Keeps the order and drops duplicates. `field` names the list in error
+/// messages.
+///
+/// # Errors
+/// `InvalidArguments` if the list is too long or contains a text that is not a grantee.
+pub fn grantees(field: &str, texts: &[String]) -> Result<Vec<Grantee>, Refusal> {
+    if texts.len() > GRANTEES_MAX {
+        return Err(refusal!(
+            InvalidArguments,
+            "{field} has {} entries; at most {GRANTEES_MAX} are taken",
+            texts.len()
+        )
+        .hint("name an archetype or a privilege group instead of its agents"));
+    }
+    let mut found: Vec<Grantee> = Vec::with_capacity(texts.len());
+    for text in texts {
+        let grantee: Grantee = text
+            .trim()
+            .parse()
+            .map_err(|refusal: Refusal| Refusal { message: format!("{field}: {}", refusal.message), ..refusal })?;
+        if !found.contains(&grantee) {
+            found.push(grantee);
+        }
+    }
+    Ok(found)
+}
+
+/// An entry of a list of readers or writers: `*`, `archetype:<name>`, `group:<privilege group>`, or
+/// an agent's id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Grantee {
+    /// Every agent.
+    Everyone,
+    /// All agents of an archetype.
+    Archetype(String),
+    /// All agents whose archetype has the privilege group.
+    Group(String),
+    /// One agent.
+    Agent(AgentId),
+}
+
+serde_as_text!(Grantee);
+
+impl Grantee {
+    /// Whether the grantee includes `viewer`.
+    pub fn covers(&self, viewer: &Viewer) -> bool {
+        match (self, viewer) {
+            (Self::Everyone, _) | (_, Viewer::Everything) => true,
+            (Self::Archetype(name), Viewer::Agent { archetype, .. }) => name == archetype,
+            (Self::Group(name), Viewer::Agent { groups, .. }) => groups.contains(name),
+            (Self::Agent(id), Viewer::Agent { agent_id, .. }) => id == agent_id,
+        }
+    }
+}
+
+impl std::fmt::Display for Grantee {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Everyone => f.write_str("*"),
+            Self::Archetype(name) => write!(f, "archetype:{name}"),
+            Self::Group(name) => write!(f, "group:{name}"),
+            Self::Agent(id) => write!(f, "{id}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Grantee {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let plain = |name: &str| {
+            !name.is_empty()
+                && name.len() <= 64
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+        };
+        match text.split_once(':') {
+            None if text == "*" => Ok(Self::Everyone),
+            None => text.parse().map(Self::Agent),
+            Some(("archetype", name)) if plain(name) => Ok(Self::Archetype(name.to_owned())),
+            Some(("group", name)) if plain(name) => Ok(Self::Group(name.to_owned())),
+            Some(_) => Err(refusal!(InvalidArguments, "`{}` is not a reader or writer", one_line(&clip(text, 80)))
+                .hint("use `*`, `archetype:<name>`, `group:<privilege group>` or an agent's id")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grantee::grantees;
     use crate::ids::AgentId;
+    use crate::knowledge::grantees;
     use proptest::prelude::*;
 
     fn agent(name: &str) -> AgentId {
@@ -310,5 +419,36 @@ mod tests {
         let tags = |list: &[&str]| check_tags(&list.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
         assert!(tags(&["style", "house rules"]).is_ok());
         assert!(tags(&[""]).is_err() && tags(&["a,b"]).is_err() && tags(&[" a"]).is_err() && tags(&["x"; 33]).is_err());
+    }
+}
+
+#[cfg(test)]
+mod grantee_tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn grantee() -> impl Strategy<Value = Grantee> {
+        prop_oneof![
+            Just(Grantee::Everyone),
+            "[a-z._-]{1,9}".prop_map(Grantee::Archetype),
+            "[a-z._-]{1,9}".prop_map(Grantee::Group),
+            "[a-z]{1,9}".prop_map(|name| Grantee::Agent(name.parse().unwrap())),
+        ]
+    }
+
+    proptest! {
+        // covers: KNOW-03
+        #[test]
+        fn a_grantee_parses_from_its_own_text(grantee in grantee()) {
+            prop_assert_eq!(grantee.to_string().parse::<Grantee>().unwrap(), grantee);
+        }
+    }
+
+    #[test]
+    fn a_list_drops_duplicates_and_has_a_maximum_length() {
+        let texts = ["*", "group:manager", "*"].map(str::to_owned);
+        assert_eq!(grantees("readers", &texts).unwrap(), [Grantee::Everyone, Grantee::Group("manager".into())]);
+        assert!(grantees("readers", &["role:x".to_owned()]).unwrap_err().message.starts_with("readers: "));
+        assert!(grantees("readers", &vec!["*".to_owned(); 257]).is_err());
     }
 }

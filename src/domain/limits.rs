@@ -21,13 +21,11 @@ macro_rules! limits {
 
         impl Limits {
             /// All limits: name, value, smallest and largest allowed value.
-            #[must_use]
             pub fn table(&self) -> Vec<(&'static str, u64, u64, u64)> {
                 vec![$((stringify!($name), u64::from(self.$name), $min, $max),)+]
             }
 
             /// What each limit bounds, in the order of [`table`](Self::table).
-            #[must_use]
             pub fn meanings() -> Vec<&'static str> {
                 vec![$(concat!($($doc),+).trim_ascii(),)+]
             }
@@ -265,26 +263,22 @@ limits! {
 
 impl Limits {
     /// Maximum bytes of the arguments of all tool calls in one answer.
-    #[must_use]
     pub fn calls_bytes(&self) -> usize {
         let bytes = u64::from(self.arguments_bytes) * u64::from(self.calls_per_answer);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// `seconds` as a duration.
-    #[must_use]
     pub fn seconds(seconds: u32) -> Duration {
         Duration::from_secs(u64::from(seconds))
     }
 
     /// `days` as a duration.
-    #[must_use]
     pub fn days(days: u32) -> Duration {
         Duration::from_secs(u64::from(days) * 86_400)
     }
 
     /// An error message for the first limit that is out of its range.
-    #[must_use]
     pub fn problem(&self) -> Option<String> {
         self.table()
             .into_iter()

@@ -1,11 +1,178 @@
-//! Chooses the pending mail that one turn takes (`docs/design.md`, "Which mail shares a turn").
-//! Pure functions.
+//! Mail: the messages in an agent's inbox and their kinds, which of them one turn takes, and the letters that crashed
+//! their agent too often. `docs/design.md` has a table of the kinds, and says which mail shares a turn.
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::conversation::ChannelContext;
-use crate::envelope::{Envelope, Kind};
-use crate::ids::{ConversationId, MessageId, RootId};
+use crate::ids::{AgentId, AskId, ConversationId, DeadLetterId, MessageId, RootId, TurnId};
+use crate::macros::{record, text_enum};
+use crate::party::Party;
+use crate::time::Timestamp;
+
+text_enum! {
+    /// The kind of a message in an inbox. It decides whether the message merges with other mail and
+    /// whether it expects a reply.
+    Kind, "kind of mail" {
+        /// An ask: the asker waits for the turn's last text.
+        Ask = "ask",
+        /// A message from outside. The turn's last text goes to its conversation.
+        Conversation = "conversation",
+        /// A message from one party to one agent. No reply is expected.
+        Message = "message",
+        /// A message from one agent to all others.
+        Broadcast = "broadcast",
+        /// A task was assigned or changed.
+        Task = "task",
+        /// A conversation was handed over to the agent.
+        Handoff = "handoff",
+        /// A droid ended.
+        DroidDone = "droid_done",
+        /// A timer fired.
+        Timer = "timer",
+        /// A cron job ran.
+        Cron = "cron",
+        /// A cron job ran that has a turn of its own.
+        CronTurn = "cron_turn",
+        /// A watched path changed.
+        Watch = "watch",
+        /// A wake-up for messages in a chat channel, or a chat message that an operator delivered.
+        Chat = "chat",
+        /// A heartbeat: the regular wake-up of an agent.
+        Heartbeat = "heartbeat",
+        /// A message from the daemon: a note, a correction, a first goal.
+        System = "system",
+    }
+}
+
+impl Kind {
+    /// Whether the turn that takes this message sends its last text as a reply.
+    pub fn expects_reply(self) -> bool {
+        matches!(self, Self::Ask | Self::Conversation)
+    }
+
+    /// Whether the message may join a turn that another envelope opened.
+    pub fn merges(self) -> bool {
+        !matches!(self, Self::Ask | Self::Heartbeat | Self::Conversation | Self::CronTurn)
+    }
+}
+
+text_enum! {
+    /// State of a message in an inbox.
+    MailState, "state of mail" {
+        /// In the inbox.
+        Pending = "pending",
+        /// Taken by an open turn.
+        Taken = "taken",
+        /// Its turn has ended.
+        Consumed = "consumed",
+        /// Part of a dead letter; see [`crate::mail`].
+        Dead = "dead",
+    }
+}
+
+record! {
+    /// One message in an agent's durable inbox.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Envelope {
+        /// Id of the message.
+        pub message_id: MessageId,
+        /// Sequence number in the order of all mail of the world; 0 until the store has assigned it.
+        pub seq: i64 = 0,
+        /// Receiver.
+        pub to: AgentId,
+        /// Sender.
+        pub from: Party,
+        /// Kind of the message.
+        pub kind: Kind,
+        /// Subject line, if there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub subject: Option<String> = None,
+        /// Text of the message.
+        pub body: String,
+        /// Paths of attached files, relative to the workspace.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub attachments: Vec<String> = Vec::new(),
+        /// Id of the ask, if the message is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub ask_id: Option<AskId> = None,
+        /// The conversation that started the chain of work, if one did. It is the session of the turn that takes the
+        /// message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub conversation_id: Option<ConversationId> = None,
+        /// Root of the chain of work that the message belongs to.
+        pub root_id: RootId,
+        /// Number of turns between the root and this message.
+        pub hop: u32 = 0,
+        /// Whether the message wakes the agent.
+        pub wake: bool = true,
+        /// When the message was accepted.
+        pub created_at: Timestamp,
+        /// When a turn last took the message; `None` if none has, or if an older version did not record it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub read_at: Option<Timestamp> = None,
+        /// State of the message.
+        pub state: MailState = MailState::Pending,
+        /// The last turn that took the message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub turn_id: Option<TurnId> = None,
+        /// How often the agent crashed in a turn with this message.
+        pub crashes: u32 = 0,
+    }
+
+    /// Pending mail that wakes its receiver, at the start of a chain.
+    pub fn new(
+        message_id: MessageId,
+        (from, to): (Party, AgentId),
+        (kind, body): (Kind, String),
+        root_id: RootId,
+        created_at: Timestamp,
+    )
+}
+
+impl Envelope {
+    /// Whether the message is only a wake-up for new messages in a chat channel. The turn reads
+    /// those itself, from the member's cursor.
+    pub fn is_chat_wake(&self) -> bool {
+        self.kind == Kind::Chat && self.body.is_empty()
+    }
+}
+
+text_enum! {
+    /// State of a dead letter.
+    DeadLetterStatus, "dead letter status" {
+        /// Waiting for an operator.
+        Held = "held",
+        /// An operator sent the mail to the agent again.
+        Retried = "retried",
+        /// An operator dropped the mail.
+        Dropped = "dropped",
+    }
+}
+
+/// A dead letter: the mail, the turn that crashed on it, and the reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// Id of the dead letter.
+    pub dead_letter_id: DeadLetterId,
+    /// Id of the agent that received the mail.
+    pub agent_id: AgentId,
+    /// Turn that crashed on the mail. Its journal is kept for a retry.
+    pub turn_id: TurnId,
+    /// Ids of the mail.
+    pub messages: Vec<MessageId>,
+    /// Description of the last crash.
+    pub reason: String,
+    /// Number of crashes.
+    pub crashes: u32,
+    /// State of the dead letter.
+    pub status: DeadLetterStatus,
+    /// When the mail became a dead letter.
+    pub created_at: Timestamp,
+    /// When an operator retried or dropped it.
+    pub resolved_at: Option<Timestamp>,
+}
 
 /// Bytes that an envelope needs in a prompt besides its own text (an estimate).
 const ENVELOPE_BYTES: usize = 200;
@@ -20,7 +187,6 @@ pub struct Room {
 }
 
 /// Bytes that an envelope needs in a turn.
-#[must_use]
 pub fn bytes_of(envelope: &Envelope) -> usize {
     let named = envelope.attachments.iter().map(String::len).sum::<usize>();
     ENVELOPE_BYTES + envelope.subject.as_ref().map_or(0, String::len) + envelope.body.len() + named
@@ -43,7 +209,6 @@ pub fn bytes_of(envelope: &Envelope) -> usize {
 /// - The turn takes no more than `room`, its capacity; the rest waits in order. The deciding
 ///   envelope is always taken. If the oldest envelope alone is larger than the capacity, it is
 ///   taken too.
-#[must_use]
 pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId>) -> Vec<&'m Envelope> {
     let max = room.envelopes;
     let waking = |e: &&Envelope| e.wake;
@@ -129,14 +294,12 @@ pub fn channel_of<'m>(mail: impl IntoIterator<Item = &'m Envelope>) -> Option<Ch
 
 /// The session that an envelope belongs to: the conversation that started its chain; `None` is the agent's own
 /// work. Chat belongs to the agent's own work: a digest holds the posts of all chains.
-#[must_use]
 pub fn session_of(envelope: &Envelope) -> Option<ConversationId> {
     envelope.conversation_id.filter(|_| envelope.kind != Kind::Chat)
 }
 
 /// Whether an envelope must have a turn of its own. Pending mail that has a turn id was in a turn
 /// that did not end normally.
-#[must_use]
 pub fn runs_alone(envelope: &Envelope) -> bool {
     !is_fresh(envelope) || matches!(envelope.kind, Kind::Heartbeat | Kind::CronTurn)
 }
@@ -149,7 +312,6 @@ fn is_fresh(envelope: &Envelope) -> bool {
 /// The quiet mail that stays behind when an agent takes `taken` from `pending`, and that no turn of another session would
 /// ever take along. It must be roused, or it would wait for waking mail of its own session, perhaps for ever. Mail that
 /// waits for a heartbeat waits on, unless `taken` is a heartbeat.
-#[must_use]
 pub fn left_behind(pending: &[Envelope], taken: &[&Envelope]) -> Vec<MessageId> {
     let Some(first) = taken.first() else { return Vec::new() };
     let beats = taken.iter().any(|envelope| envelope.kind == Kind::Heartbeat && is_fresh(envelope));
@@ -159,7 +321,6 @@ pub fn left_behind(pending: &[Envelope], taken: &[&Envelope]) -> Vec<MessageId> 
 }
 
 /// Whether this is quiet mail of a cron job, which the next heartbeat takes too.
-#[must_use]
 pub fn waits_for_heartbeat(envelope: &Envelope) -> bool {
     envelope.kind == Kind::Cron && !envelope.wake && is_fresh(envelope)
 }
@@ -179,198 +340,5 @@ fn joins(envelope: &Envelope, replies_to: Option<&Envelope>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ids::{MessageId, RootId};
-    use crate::party::Party;
-    use crate::time::Timestamp;
-    use proptest::prelude::*;
-    use uuid::Uuid;
-
-    fn mail(seq: i64, kind: Kind) -> Envelope {
-        let id = |n: i64| Uuid::from_u128(n.unsigned_abs().into());
-        let people = (Party::System, "a".parse().unwrap());
-        Envelope {
-            seq,
-            conversation_id: (kind == Kind::Conversation).then(|| crate::ids::ConversationId(id(seq % 2))),
-            ..Envelope::new(MessageId(id(seq)), people, (kind, String::new()), RootId(Uuid::nil()), Timestamp(0))
-        }
-    }
-
-    /// `plan_turn` without main jobs.
-    fn plan_turn(pending: &[Envelope], room: Room) -> Vec<&Envelope> {
-        super::plan_turn(pending, room, &BTreeSet::new())
-    }
-
-    /// A capacity for this many envelopes of any size.
-    fn room(envelopes: usize) -> Room {
-        Room { envelopes, bytes: usize::MAX }
-    }
-
-    fn seqs(taken: &[&Envelope]) -> Vec<i64> {
-        taken.iter().map(|e| e.seq).collect()
-    }
-
-    // covers: LOOP-06
-    #[test]
-    fn messages_merge_and_a_second_ask_waits() {
-        let pending = [mail(1, Kind::Ask), mail(2, Kind::Message), mail(3, Kind::Ask), mail(4, Kind::Task)];
-        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1, 2, 4]);
-    }
-
-    #[test]
-    fn a_job_shares_no_turn_with_other_work() {
-        let root = |n: u128| RootId(Uuid::from_u128(n));
-        let of = |seq, n| Envelope { root_id: root(n), ..mail(seq, Kind::Message) };
-        let quiet = Envelope { wake: false, ..of(4, 2) };
-        let pending = [of(1, 1), of(2, 2), of(3, 1), quiet, of(5, 3)];
-        let taken = |pending: &[Envelope], jobs: &[u128]| {
-            let jobs = jobs.iter().map(|n| root(*n)).collect();
-            seqs(&super::plan_turn(pending, room(16), &jobs))
-        };
-        assert_eq!(taken(&pending, &[1]), [1, 3, 4], "quiet mail may share any turn");
-        assert_eq!(taken(&pending[1..], &[1]), [2, 4, 5]);
-        assert_eq!(taken(&pending, &[2, 9]), [1, 3, 4, 5]);
-        assert_eq!(taken(&pending, &[]), [1, 2, 3, 4, 5]);
-    }
-
-    // covers: LOOP-01
-    #[test]
-    fn quiet_mail_of_another_session_is_roused() {
-        let talk = Some(ConversationId(Uuid::from_u128(7)));
-        let quiet = |seq, kind| Envelope { wake: false, ..mail(seq, kind) };
-        let there = |envelope| Envelope { conversation_id: talk, ..envelope };
-        let pending = [
-            quiet(1, Kind::Message),
-            there(quiet(2, Kind::Message)),
-            there(quiet(3, Kind::Cron)),
-            there(mail(4, Kind::Message)),
-            mail(5, Kind::Message),
-        ];
-        let behind = |pending: &[Envelope]| {
-            let behind = left_behind(pending, &plan_turn(pending, room(16)));
-            pending.iter().filter(|e| behind.contains(&e.message_id)).map(|e| e.seq).collect::<Vec<_>>()
-        };
-        assert_eq!(behind(&pending), [1], "the turn belongs to the conversation");
-        assert_eq!(behind(&[&pending[..3], &pending[4..]].concat()), [2], "quiet mail of a job waits for a heartbeat");
-        assert_eq!(behind(&[&pending[1..3], &[mail(6, Kind::Heartbeat)]].concat()), [2, 3]);
-        assert_eq!(behind(&pending[..3]), [0; 0], "nothing opens a turn");
-    }
-
-    #[test]
-    fn quiet_mail_joins_a_turn_but_opens_none() {
-        let mut quiet = mail(1, Kind::Chat);
-        quiet.wake = false;
-        assert!(plan_turn(std::slice::from_ref(&quiet), room(16)).is_empty());
-        let pending = [quiet, mail(2, Kind::Message)];
-        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1, 2]);
-    }
-
-    #[test]
-    fn mail_of_different_conversations_does_not_share_a_turn() {
-        let pending = [mail(1, Kind::Conversation), mail(2, Kind::Conversation), mail(3, Kind::Conversation)];
-        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1, 3]);
-    }
-
-    #[test]
-    fn a_turn_has_the_channel_of_its_reply_or_of_a_handoff() {
-        let of = |kinds: &[(Kind, u128)]| {
-            let mail: Vec<Envelope> = kinds
-                .iter()
-                .map(|(kind, id)| Envelope {
-                    conversation_id: Some(crate::ids::ConversationId(Uuid::from_u128(*id))),
-                    ..mail(1, *kind)
-                })
-                .collect();
-            channel_of(&mail).map(|channel| (channel.conversation_id.0.as_u128(), channel.replies))
-        };
-        assert_eq!(of(&[(Kind::Handoff, 1), (Kind::Handoff, 2), (Kind::Conversation, 3)]), Some((3, true)));
-        assert_eq!(of(&[(Kind::Handoff, 1), (Kind::Handoff, 2)]), Some((1, false)));
-        assert_eq!(of(&[(Kind::Message, 1), (Kind::Ask, 2)]), None);
-    }
-
-    #[test]
-    fn crashed_mail_and_heartbeats_run_alone() {
-        let mut bad = mail(1, Kind::Message);
-        bad.crashes = 1;
-        let pending = [bad, mail(2, Kind::Message)];
-        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1]);
-        let pending = [mail(1, Kind::Heartbeat), mail(2, Kind::Message)];
-        assert_eq!(seqs(&plan_turn(&pending, room(16))), [2]);
-        let pending = [mail(1, Kind::Heartbeat)];
-        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1]);
-        let pending = [mail(1, Kind::CronTurn), mail(2, Kind::Message), mail(3, Kind::CronTurn)];
-        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1]);
-        let pending = [mail(1, Kind::Message), mail(2, Kind::CronTurn)];
-        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1]);
-    }
-
-    // covers: SCHED-06
-    #[test]
-    fn quiet_mail_of_schedules_goes_with_the_next_heartbeat() {
-        let quiet = |seq, kind| Envelope { wake: false, ..mail(seq, kind) };
-        let pending = [quiet(1, Kind::Cron), quiet(2, Kind::Message), mail(3, Kind::Heartbeat), quiet(4, Kind::Cron)];
-        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1, 3, 4]);
-        assert_eq!(seqs(&plan_turn(&pending, room(2))), [1, 3]);
-        assert_eq!(seqs(&plan_turn(&pending, room(1))), [3]);
-        let crashed = [quiet(1, Kind::Cron), Envelope { crashes: 1, ..mail(2, Kind::Heartbeat) }];
-        assert_eq!(seqs(&plan_turn(&crashed, room(16))), [2]);
-    }
-
-    fn long(seq: i64, bytes: usize) -> Envelope {
-        Envelope { body: "x".repeat(bytes - ENVELOPE_BYTES), ..mail(seq, Kind::Message) }
-    }
-
-    #[test]
-    fn a_turn_takes_no_more_bytes_than_its_room() {
-        let room = Room { envelopes: 16, bytes: 1_000 };
-        let pending = [long(1, 400), long(2, 600), long(3, 300), long(4, 300)];
-        assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2], "the others wait in order, even if one of them would fit");
-        assert_eq!(seqs(&plan_turn(&pending[1..], room)), [2, 3]);
-        // A message that is larger than the capacity has a turn of its own.
-        let pending = [long(1, 300), long(2, 5_000), long(3, 300)];
-        assert_eq!(seqs(&plan_turn(&pending, room)), [1]);
-        assert_eq!(seqs(&plan_turn(&pending[1..], room)), [2]);
-        // Quiet mail that is larger than the capacity shares a turn with the first waking mail.
-        let pending = [Envelope { wake: false, ..long(1, 5_000) }, long(2, 300), long(3, 300)];
-        assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2]);
-        let quiet = |seq| Envelope { wake: false, kind: Kind::Cron, ..long(seq, 400) };
-        let pending = [quiet(1), quiet(2), mail(3, Kind::Heartbeat)];
-        assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2, 3]);
-        assert_eq!(seqs(&plan_turn(&pending, Room { bytes: 800, ..room })), [1, 3]);
-    }
-
-    proptest! {
-        #[test]
-        fn the_plan_follows_its_rules(
-            kinds in prop::collection::vec((0usize..Kind::ALL.len(), any::<bool>(), 0u32..2, 0usize..500), 0..40),
-            max in 1usize..10,
-            bytes in 1usize..3_000,
-        ) {
-            let pending: Vec<Envelope> = kinds.iter().enumerate().map(|(i, (kind, wake, crashes, body))| {
-                let mut e = mail(i as i64 + 1, Kind::ALL[*kind]);
-                e.wake = *wake;
-                e.crashes = *crashes;
-                e.body = "x".repeat(*body);
-                e
-            }).collect();
-            let taken = plan_turn(&pending, Room { envelopes: max, bytes });
-            let sizes: Vec<usize> = taken.iter().map(|e| bytes_of(e)).collect();
-            let largest = sizes.iter().copied().max().unwrap_or(0);
-            let rest = sizes.iter().sum::<usize>() - largest;
-            prop_assert!(rest + largest <= bytes || sizes.len() == 1 || (sizes.len() == 2 && largest > bytes), "{:?}", sizes);
-            prop_assert_eq!(taken.is_empty(), !pending.iter().any(|e| e.wake));
-            prop_assert!(taken.len() <= max);
-            prop_assert!(taken.windows(2).all(|pair| pair[0].seq < pair[1].seq));
-            prop_assert!(taken.is_empty() || taken.iter().any(|e| e.wake));
-            prop_assert!(taken.iter().filter(|e| e.kind == Kind::Ask).count() <= 1);
-            let owed: std::collections::BTreeSet<_> = taken.iter().filter(|e| e.kind.expects_reply())
-                .map(|e| (e.kind, e.conversation_id)).collect();
-            prop_assert!(owed.len() <= 1);
-            prop_assert!(taken.len() == 1 || taken.iter().all(|e| e.crashes == 0 && e.kind != Kind::CronTurn));
-            let beats = taken.iter().any(|e| e.kind == Kind::Heartbeat);
-            prop_assert!(!beats || taken.iter().all(|e| e.kind == Kind::Heartbeat || waits_for_heartbeat(e)));
-            prop_assert!(taken.iter().filter(|e| e.kind == Kind::Heartbeat).count() <= 1);
-        }
-    }
-}
+#[path = "mail_tests.rs"]
+mod tests;

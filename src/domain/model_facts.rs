@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
+use crate::macros::text_enum;
 
 text_enum! {
     /// How much a model should reason before it answers.
@@ -93,7 +93,6 @@ impl Default for ModelFacts {
 
 impl ModelFacts {
     /// The thinking budget in tokens for `thinking`, within the model's bounds.
-    #[must_use]
     pub fn thinking_budget(&self, thinking: Thinking) -> u64 {
         let wanted = match thinking {
             Thinking::None => return 0,
@@ -107,7 +106,6 @@ impl ModelFacts {
     /// The model's effort word for `thinking`: the same word, else the next weaker one that it
     /// accepts, else its weakest. If the model's words are unknown, the same word, or `None` for
     /// [`Thinking::None`].
-    #[must_use]
     pub fn effort(&self, thinking: Thinking) -> Option<&str> {
         const ORDER: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
         if self.efforts.is_empty() {

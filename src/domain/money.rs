@@ -6,7 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::refusal::{Code, Refusal};
+use crate::refusal;
+use crate::refusal::Refusal;
 use crate::transcript::TokenUsage;
 
 /// An amount in millionths of a US dollar. Arithmetic saturates.
@@ -23,7 +24,7 @@ impl Money {
     pub fn from_usd(usd: f64) -> Result<Self, Refusal> {
         let micros = usd * 1e6;
         if usd > 0.0 && micros.round() < 1.0 {
-            return Err(Refusal::new(Code::InvalidArguments, format!("{usd} is less than a millionth of a dollar"))
+            return Err(refusal!(InvalidArguments, "{usd} is less than a millionth of a dollar")
                 .hint("amounts are kept in millionths of a dollar"));
         }
         if micros.is_finite() && (0.0..=1e15).contains(&micros) {
@@ -31,13 +32,12 @@ impl Money {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             Ok(Self(micros.round() as u64))
         } else {
-            Err(Refusal::new(Code::InvalidArguments, format!("{usd} is not an amount of dollars"))
+            Err(refusal!(InvalidArguments, "{usd} is not an amount of dollars")
                 .hint("give a number from 0 to 1000000000"))
         }
     }
 
     /// The amount in US dollars, for display.
-    #[must_use]
     #[allow(clippy::cast_precision_loss)] // amounts stay far below 2^53 millionths
     pub fn usd(self) -> f64 {
         self.0 as f64 / 1e6
@@ -81,13 +81,11 @@ pub struct Price {
 
 impl Price {
     /// The highest price of a million input tokens: plain, read from the cache or written to it.
-    #[must_use]
     pub fn dearest_read(&self) -> Money {
         self.input.max(self.cache_read).max(self.cache_write)
     }
 
     /// The cost of `usage`, rounded up to a millionth of a dollar.
-    #[must_use]
     pub fn of(&self, usage: TokenUsage) -> Money {
         let cached = usage.cache_read.saturating_add(usage.cache_write);
         let plain = usage.input.saturating_sub(cached);

@@ -6,13 +6,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::AgentId;
-use crate::refusal::{Code, Refusal};
+use crate::ids::{AgentId, RequestId};
+use crate::macros::serde_as_text;
+use crate::refusal;
+use crate::refusal::Refusal;
+use crate::time::Timestamp;
 
 /// The author of a message or change. The database, the wire and lists use its text form:
 /// `agent:chora`, `operator:uid-1000`, `outside:web`, `system`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Party {
     /// An agent of this world. The runtime sets it; it never comes from an argument of a tool call
     /// (promise 4 in `docs/design.md`).
@@ -25,9 +27,10 @@ pub enum Party {
     System,
 }
 
+serde_as_text!(Party);
+
 impl Party {
     /// The agent's id; `None` if the party is not an agent.
-    #[must_use]
     pub fn agent(&self) -> Option<&AgentId> {
         match self {
             Self::Agent(id) => Some(id),
@@ -56,24 +59,32 @@ impl FromStr for Party {
             Some(("operator", name)) if !name.is_empty() => Ok(Self::Operator(name.to_owned())),
             Some(("outside", name)) if !name.is_empty() => Ok(Self::Outside(name.to_owned())),
             None if text == "system" => Ok(Self::System),
-            _ => {
-                Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a party", crate::text::shown(text, 80)))
-                    .hint("a party is agent:<id>, operator:<name>, outside:<name> or system"))
-            }
+            _ => Err(refusal!(InvalidArguments, "`{}` is not a party", crate::text::shown(text, 80))
+                .hint("a party is agent:<id>, operator:<name>, outside:<name> or system")),
         }
     }
 }
 
-impl TryFrom<String> for Party {
-    type Error = Refusal;
-
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
+/// Identifies one mutation by one principal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestKey {
+    /// The principal that sent the request.
+    pub principal: Party,
+    /// Id of the request, chosen by the principal.
+    pub request_id: RequestId,
+    /// The RPC method. The same id with another method is a conflict.
+    pub method: String,
+    /// Hash of the request's content. The same id with other content is a conflict.
+    pub digest: String,
 }
 
-impl From<Party> for String {
-    fn from(party: Party) -> Self {
-        party.to_string()
-    }
+/// The stored answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredAnswer {
+    /// The request that was answered.
+    pub key: RequestKey,
+    /// The answer as JSON text, in the form of the method.
+    pub answer: String,
+    /// When the request was answered.
+    pub at: Timestamp,
 }

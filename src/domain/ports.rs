@@ -6,8 +6,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::agent::Agent;
+use crate::budget::Scope;
 use crate::ids::{AgentId, AskId, TurnId};
-use crate::scope::Scope;
 use crate::time::Clock;
 
 /// Makes new identifiers. The daemon makes UUIDs of version 7; a simulation derives them from its

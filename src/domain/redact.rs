@@ -55,7 +55,6 @@ impl fmt::Debug for Redactor {
 impl Redactor {
     /// A redactor for these values and the token shapes. Values below 6 bytes are ignored: they
     /// could be parts of ordinary words.
-    #[must_use]
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let redactor = Self::default();
         redactor.learn(secrets);
@@ -79,7 +78,6 @@ impl Redactor {
     }
 
     /// The length of the longest known value, in bytes; 0 if none is known.
-    #[must_use]
     pub fn longest(&self) -> usize {
         self.known().first().map_or(0, String::len)
     }
@@ -90,7 +88,6 @@ impl Redactor {
     }
 
     /// `text` without secrets.
-    #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let mut out = text.to_owned();
         for secret in self.known().iter() {
@@ -113,7 +110,6 @@ impl Redactor {
 
     /// `value` without secrets. Like [`redact_json`](Self::redact_json), but a value without
     /// secrets is not copied.
-    #[must_use]
     pub fn clean_json(&self, value: serde_json::Value) -> serde_json::Value {
         if self.is_clean(&value) { value } else { self.redact_json(&value) }
     }
@@ -136,7 +132,6 @@ impl Redactor {
     }
 
     /// `value` without secrets in any of its strings and keys.
-    #[must_use]
     pub fn redact_json(&self, value: &serde_json::Value) -> serde_json::Value {
         use serde_json::Value;
         match value {

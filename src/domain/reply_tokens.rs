@@ -58,7 +58,6 @@ pub enum HeartbeatReply {
 }
 
 /// Whether the whole text, without white space around it, is a silent token.
-#[must_use]
 pub fn is_silent(text: &str) -> bool {
     SILENT.contains(&text.trim())
 }
@@ -71,7 +70,6 @@ pub fn is_silent(text: &str) -> bool {
 /// assert_eq!(read_reply("[[reply_to_current]] Yes."), reply);
 /// assert_eq!(read_reply("NO_REPLY"), Reply::Silent);
 /// ```
-#[must_use]
 pub fn read_reply(text: &str) -> Reply {
     let (text, reply_to) = take_tags(text);
     let text = strip_heartbeat_ok(&text).0;
@@ -83,14 +81,12 @@ pub fn read_reply(text: &str) -> Reply {
 }
 
 /// Whether the whole text, without white space around it, is [`REPLY_SKIP`].
-#[must_use]
 pub fn ends_exchange(text: &str) -> bool {
     text.trim() == REPLY_SKIP
 }
 
 /// Parses the last text of a cron job's run for its announcement. `None` for a silent token and
 /// [`ANNOUNCE_SKIP`].
-#[must_use]
 pub fn read_announcement(text: &str) -> Option<String> {
     match read_reply(text) {
         Reply::Message { text, .. } if text != ANNOUNCE_SKIP => Some(text),
@@ -100,7 +96,6 @@ pub fn read_announcement(text: &str) -> Option<String> {
 
 /// Parses the last text of a heartbeat's turn. If the token is at its start or end, up to
 /// `ack_chars` further characters are dropped with it. A token in the middle is plain text.
-#[must_use]
 pub fn read_heartbeat(text: &str, ack_chars: usize) -> HeartbeatReply {
     let (text, _) = take_tags(text);
     let (rest, acknowledged) = strip_heartbeat_ok(&text);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
+use crate::macros::text_enum;
 use crate::time::Timestamp;
 
 text_enum! {
@@ -68,7 +68,6 @@ impl Default for Backoff {
 impl Backoff {
     /// The delay before restart number `attempt` (from 0). `jitter` is a random number in
     /// `0..1000`.
-    #[must_use]
     pub fn delay(&self, attempt: u32, jitter: u64) -> Duration {
         let full = self.base.saturating_mul(2u32.saturating_pow(attempt.min(20))).min(self.cap);
         let off = full.as_millis().saturating_mul(u128::from(jitter.min(999))) / 5_000;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, RootId};
+use crate::macros::record;
 use crate::time::Timestamp;
 
 /// Maximum short texts, pairs of agents and askers that one root remembers.
@@ -18,34 +19,39 @@ const ECHO_BYTES: usize = 240;
 /// reported.
 const REPORTS_KEPT: usize = 256;
 
-/// The counts of one root. Messages from outside (hop 0) are not counted: they have limits of their
-/// own, and a root without further work needs no row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RootTally {
-    /// Id of the root.
-    pub root_id: RootId,
-    /// Number of messages that the root's turns sent to agents and chat channels.
-    pub messages: u64,
-    /// Number of turns that took such mail.
-    pub turns: u64,
-    /// Number of agents that the root's turns created.
-    pub spawns: u32,
-    /// How often one agent sent the same short text to another. The key is a digest of sender,
-    /// receiver and text.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub echoes: BTreeMap<String, u32>,
-    /// The highest count in `echoes` for each pair. The key is a digest of sender and receiver.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub loudest: BTreeMap<String, u32>,
-    /// For each agent: which agent it asked last, and how often in a row.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub rounds: BTreeMap<AgentId, Rounds>,
-    /// The limits that were reported as reached, with their values at that time. The key is the
-    /// limit's name; for a limit between two agents also both ids.
-    #[serde(default, rename = "told", skip_serializing_if = "BTreeMap::is_empty")]
-    pub reported: BTreeMap<String, u64>,
-    /// When a count last changed.
-    pub updated_at: Timestamp,
+record! {
+    /// The counts of one root. Messages from outside (hop 0) are not counted: they have limits of their
+    /// own, and a root without further work needs no row.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct RootTally {
+        /// Id of the root.
+        pub root_id: RootId,
+        /// Number of messages that the root's turns sent to agents and chat channels.
+        pub messages: u64 = 0,
+        /// Number of turns that took such mail.
+        pub turns: u64 = 0,
+        /// Number of agents that the root's turns created.
+        pub spawns: u32 = 0,
+        /// How often one agent sent the same short text to another. The key is a digest of sender,
+        /// receiver and text.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pub echoes: BTreeMap<String, u32> = BTreeMap::new(),
+        /// The highest count in `echoes` for each pair. The key is a digest of sender and receiver.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pub loudest: BTreeMap<String, u32> = BTreeMap::new(),
+        /// For each agent: which agent it asked last, and how often in a row.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pub rounds: BTreeMap<AgentId, Rounds> = BTreeMap::new(),
+        /// The limits that were reported as reached, with their values at that time. The key is the
+        /// limit's name; for a limit between two agents also both ids.
+        #[serde(default, rename = "told", skip_serializing_if = "BTreeMap::is_empty")]
+        pub reported: BTreeMap<String, u64> = BTreeMap::new(),
+        /// When a count last changed.
+        pub updated_at: Timestamp = now,
+    }
+
+    /// A tally without counts.
+    pub fn new(root_id: RootId, now: Timestamp)
 }
 
 /// How often in a row an agent asked the same other agent.
@@ -60,22 +66,6 @@ pub struct Rounds {
 }
 
 impl RootTally {
-    /// A tally without counts.
-    #[must_use]
-    pub fn new(root_id: RootId, now: Timestamp) -> Self {
-        Self {
-            root_id,
-            messages: 0,
-            turns: 0,
-            spawns: 0,
-            echoes: BTreeMap::new(),
-            loudest: BTreeMap::new(),
-            rounds: BTreeMap::new(),
-            reported: BTreeMap::new(),
-            updated_at: now,
-        }
-    }
-
     /// Counts a text from one agent to another. Returns how often short texts have gone back and
     /// forth: the number of times that this text was sent, but at most one more than the highest
     /// count in the other direction. So repetition in one direction is not an echo: an agent may
@@ -95,9 +85,7 @@ impl RootTally {
         trim(&mut self.loudest);
         sent.min(back.saturating_add(1))
     }
-}
 
-impl RootTally {
     /// Counts that `from` asks `to`. If `from` asked another agent in between, the count starts
     /// again.
     pub fn asked(&mut self, from: &AgentId, to: &AgentId) -> &Rounds {

@@ -1,11 +1,9 @@
-//! The records of schedules: timers, cron jobs, watches and heartbeats, and of their runs.
+//! The records of schedules: timers, cron jobs, watches and heartbeats, and of their runs; and what `world-config.yaml`
+//! declares of them.
 
-pub mod again;
 pub mod changes;
 pub mod mode;
-pub mod options;
 pub mod slots;
-pub mod threads;
 pub mod words;
 
 use std::collections::BTreeMap;
@@ -14,10 +12,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use self::mode::{Deliver, JobOptions, Payload, Session, WakeMode};
 pub use self::mode::{JobMode, OwnTurn, Target};
-pub use self::options::{Deliver, JobOptions, Payload, Session, WakeMode};
-use crate::envelope::text_enum;
+use crate::chat::DeclaredChannel;
 use crate::ids::{AgentId, ConversationId, MessageId, RootId, ScheduleId};
+use crate::macros::text_enum;
 use crate::party::Party;
 use crate::time::Timestamp;
 
@@ -107,13 +106,11 @@ pub enum When {
 
 impl When {
     /// Once, some time from `now`.
-    #[must_use]
     pub fn after(time: Duration, now: Timestamp) -> Self {
         Self::After { after_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX), anchor: now }
     }
 
     /// The instant of a rule that runs once.
-    #[must_use]
     pub fn once_at(&self) -> Option<Timestamp> {
         match self {
             Self::At { at } => Some(*at),
@@ -123,7 +120,6 @@ impl When {
     }
 
     /// The rule as JSON for people: as it is stored, but with instants in ISO 8601.
-    #[must_use]
     pub fn shown(&self) -> Value {
         match self {
             Self::At { .. } | Self::After { .. } => {
@@ -242,4 +238,34 @@ pub struct FileStamp {
     pub changed_ns: i128,
     /// Inode number. The same stamp under another path is a rename.
     pub inode: u64,
+}
+
+/// A cron job that `world-config.yaml` declares. `(agent_id, name)` is unique in the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeclaredJob {
+    /// Agent that the job sends mail to.
+    pub agent_id: AgentId,
+    /// Name of the job.
+    pub name: String,
+    /// When the job runs. An interval counts from 1970, so each reading of the file gives the same
+    /// slots.
+    pub when: When,
+    /// Text of the mail.
+    pub message: String,
+    /// What happens to slots that passed while the daemon was down.
+    pub missed: Missed,
+    /// How the job runs.
+    #[serde(rename = "options")]
+    pub mode: JobMode,
+    /// Whether the job runs at all.
+    pub enabled: bool,
+}
+
+/// All channels and cron jobs of `world-config.yaml`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Declared {
+    /// Chat channels, sorted by name.
+    pub channels: Vec<DeclaredChannel>,
+    /// Cron jobs, in the order of the file.
+    pub jobs: Vec<DeclaredJob>,
 }

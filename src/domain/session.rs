@@ -14,13 +14,11 @@ use crate::time::Timestamp;
 pub const OWN_WORK: &str = "own";
 
 /// The name of a session, as tools and commands use it.
-#[must_use]
 pub fn name_of(conversation_id: Option<ConversationId>) -> String {
     conversation_id.map_or_else(|| OWN_WORK.to_owned(), |id| id.to_string())
 }
 
 /// The session with this name. `None` if the text names none.
-#[must_use]
 pub fn named(name: &str) -> Option<Option<ConversationId>> {
     if name == OWN_WORK { Some(None) } else { name.parse().ok().map(Some) }
 }
@@ -37,13 +35,11 @@ pub struct LogPlace {
 
 impl LogPlace {
     /// The first place at an instant.
-    #[must_use]
     pub fn first_at(at: Timestamp) -> Self {
         Self { ended_at: at, turn_id: TurnId(Uuid::nil()) }
     }
 
     /// The last place at an instant.
-    #[must_use]
     pub fn last_at(at: Timestamp) -> Self {
         Self { ended_at: at, turn_id: TurnId(Uuid::max()) }
     }
@@ -99,13 +95,11 @@ pub struct SessionStart {
 impl SessionStart {
     /// The place of the last reset. What the session held up to it is left behind, also for reads of its history. A cut
     /// leaves only prompts.
-    #[must_use]
     pub fn reset_place(&self) -> Option<LogPlace> {
         self.reset.or((!self.start.cut).then_some(self.start.place))
     }
 
     /// Whether a cut to `start` moves this start onward. A cut of a log that was read before a reset does not.
-    #[must_use]
     pub fn may_move_to(&self, start: &LogStart) -> bool {
         self.start.place < start.place || (self.start.place == start.place && self.start.cut)
     }

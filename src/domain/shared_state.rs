@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::party::Party;
+use crate::refusal;
 use crate::refusal::{Code, Refusal};
 use crate::time::Timestamp;
 
@@ -47,27 +48,23 @@ impl JsonText {
     }
 
     /// The text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The parsed value. Its numbers have 64 bits; see [`JsonText::is_exact`].
-    #[must_use]
     pub fn value(&self) -> Value {
         // `parse` has checked the text.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 
     /// Whether the value is `null`.
-    #[must_use]
     pub fn is_null(&self) -> bool {
         self.0 == "null"
     }
 
     /// Whether [`JsonText::value`] has all digits of all numbers. That is so for whole numbers of
     /// 64 bits, and for other numbers of up to 15 digits that are not too near to 0 (`1e-400` is).
-    #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut rest = self.0.as_str();
         while let Some(start) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
@@ -88,7 +85,6 @@ pub const BEYOND_HINT: &str =
     "numbers must be between about -1.8e308 and 1.8e308; write a greater one as text, in quotes";
 
 /// Why a text could not be parsed: it is not JSON, or it contains a number out of range.
-#[must_use]
 pub fn why_unread(error: &serde_json::Error) -> String {
     match is_beyond(error) {
         true => format!("has a number out of range, at line {} column {}", error.line(), error.column()),
@@ -97,7 +93,6 @@ pub fn why_unread(error: &serde_json::Error) -> String {
 }
 
 /// Whether parsing failed only because a number is out of range.
-#[must_use]
 pub fn is_beyond(error: &serde_json::Error) -> bool {
     // The parser has no error code for this. A test checks that its text stays the same.
     error.to_string().starts_with("number out of range")
@@ -171,7 +166,7 @@ pub fn check_key(key: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let shown = crate::text::one_line(&crate::text::clip(key, 80));
-    Err(Refusal::new(Code::InvalidArguments, format!("`{shown}` is not a state key"))
+    Err(refusal!(InvalidArguments, "`{shown}` is not a state key")
         .hint("use 1 to 128 characters: parts of letters, digits, '_' and '-', joined by single dots"))
 }
 
@@ -185,12 +180,11 @@ pub fn check_prefix(prefix: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let shown = crate::text::one_line(&crate::text::clip(prefix, 80));
-    Err(Refusal::new(Code::InvalidArguments, format!("no state key begins with `{shown}`"))
+    Err(refusal!(InvalidArguments, "no state key begins with `{shown}`")
         .hint("use letters, digits, '_', '-' and single dots, for example plan."))
 }
 
 /// Whether a key is under `system`, which agents may only read.
-#[must_use]
 pub fn is_system(key: &str) -> bool {
     key == "system" || key.starts_with("system.")
 }

@@ -1,11 +1,13 @@
-//! Tasks that agents and operators create, and the record of each change.
+//! Tasks that agents and operators create, with the record of each change; and main jobs: sets of input files, identified
+//! by their content, that a world processes once.
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
 use crate::ids::{AgentId, ConversationId, RootId, TaskId};
+use crate::macros::{record, text_enum};
 use crate::party::Party;
-use crate::refusal::{Code, Refusal};
+use crate::refusal;
+use crate::refusal::Refusal;
 use crate::time::Timestamp;
 
 text_enum! {
@@ -28,7 +30,6 @@ text_enum! {
 
 impl TaskStatus {
     /// Whether the task has ended.
-    #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
@@ -40,82 +41,63 @@ impl TaskStatus {
     /// `Conflict` if the task has ended and `next` is not its present status.
     pub fn check_change(self, next: Self, reopen_note: bool) -> Result<(), Refusal> {
         if self.is_terminal() && !next.is_terminal() && !reopen_note {
-            return Err(Refusal::new(Code::Conflict, format!("the task is {self} and cannot become {next}"))
+            return Err(refusal!(Conflict, "the task is {self} and cannot become {next}")
                 .hint("to reopen it, give a note that says why and set reopen"));
         }
         if self.is_terminal() && next.is_terminal() && self != next {
-            return Err(Refusal::new(Code::Conflict, format!("the task is already {self}"))
+            return Err(refusal!(Conflict, "the task is already {self}")
                 .hint("leave it as it is, or reopen it first, with a note that says why"));
         }
         Ok(())
     }
 }
 
-/// The record of a task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Task {
-    /// Id of the task.
-    pub task_id: TaskId,
-    /// Title, one line.
-    pub title: String,
-    /// Full description of the work.
-    pub description: String,
-    /// Agent that does the work.
-    pub owner: AgentId,
-    /// Party that created the task.
-    pub creator: Party,
-    /// Present status.
-    pub status: TaskStatus,
-    /// Priority: higher is more urgent; 0 by default.
-    pub priority: i32,
-    /// Tasks that must be done first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub depends_on: Vec<TaskId>,
-    /// The task that this one is a part of.
-    pub parent_id: Option<TaskId>,
-    /// When it should be done.
-    pub due_at: Option<Timestamp>,
-    /// Result of the work, as text.
-    pub result: Option<String>,
-    /// Root that the task belongs to.
-    pub root_id: RootId,
-    /// The conversation in which the task was created, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub conversation_id: Option<ConversationId>,
-    /// When the task was created.
-    pub created_at: Timestamp,
-    /// When the task last changed.
-    pub updated_at: Timestamp,
-}
+record! {
+    /// The record of a task.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Task {
+        /// Id of the task.
+        pub task_id: TaskId,
+        /// Title, one line.
+        pub title: String,
+        /// Full description of the work.
+        pub description: String = String::new(),
+        /// Agent that does the work.
+        pub owner: AgentId,
+        /// Party that created the task.
+        pub creator: Party,
+        /// Present status.
+        pub status: TaskStatus = TaskStatus::Pending,
+        /// Priority: higher is more urgent; 0 by default.
+        pub priority: i32 = 0,
+        /// Tasks that must be done first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub depends_on: Vec<TaskId> = Vec::new(),
+        /// The task that this one is a part of.
+        pub parent_id: Option<TaskId> = None,
+        /// When it should be done.
+        pub due_at: Option<Timestamp> = None,
+        /// Result of the work, as text.
+        pub result: Option<String> = None,
+        /// Root that the task belongs to.
+        pub root_id: RootId,
+        /// The conversation in which the task was created, if there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub conversation_id: Option<ConversationId> = None,
+        /// When the task was created.
+        pub created_at: Timestamp,
+        /// When the task last changed.
+        pub updated_at: Timestamp = created_at,
+    }
 
-impl Task {
     /// A pending task that waits for no other, without a description.
-    #[must_use]
     pub fn new(
         task_id: TaskId,
         title: String,
         (owner, creator): (AgentId, Party),
         root_id: RootId,
         created_at: Timestamp,
-    ) -> Self {
-        Self {
-            task_id,
-            title,
-            description: String::new(),
-            owner,
-            creator,
-            status: TaskStatus::Pending,
-            priority: 0,
-            depends_on: Vec::new(),
-            parent_id: None,
-            due_at: None,
-            result: None,
-            root_id,
-            conversation_id: None,
-            created_at,
-            updated_at: created_at,
-        }
-    }
+    )
 }
 
 /// One entry of a task's history. Each change of the task appends one.
@@ -133,4 +115,27 @@ pub struct TaskEvent {
     pub owner: AgentId,
     /// The author's reason for the change.
     pub note: Option<String>,
+}
+
+/// The durable record of a job. The same input gives the same job, so a restart continues it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// First 16 hexadecimal digits of the SHA-256 over the names and contents of the input.
+    pub job_id: String,
+    /// The task of the lead. The job is done when the lead closes it. `None` in the record of an older version.
+    #[serde(default)]
+    pub task_id: Option<TaskId>,
+    /// The root whose budget and usage the job is charged to.
+    pub root_id: RootId,
+    /// The number of input files.
+    pub files: u32,
+    /// When the job was started.
+    pub started_at: Timestamp,
+    /// When the lead closed the task.
+    pub finished_at: Option<Timestamp>,
+    /// The directory in the workspace for the result.
+    #[serde(default)]
+    pub result_dir: String,
+    /// The file with the result, relative to the workspace. `None` while the job runs, and if its task failed or was cancelled.
+    pub result_path: Option<String>,
 }

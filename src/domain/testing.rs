@@ -32,7 +32,6 @@ struct State {
 
 impl ManualClock {
     /// Creates a clock that shows `ms` milliseconds since the epoch.
-    #[must_use]
     pub fn at(ms: i64) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State { now: Timestamp(ms), steady: Timestamp(ms), next: 0, waiting: BTreeMap::new() }),
@@ -41,7 +40,6 @@ impl ManualClock {
     }
 
     /// The ports of a world with this clock and new counted ids.
-    #[must_use]
     pub fn ports(self: &Arc<Self>) -> Ports {
         let counting = Arc::new(Counting::default());
         Ports { clock: self.clone(), ids: counting.clone(), rng: counting }

@@ -11,7 +11,6 @@ pub const MORE_MARK: &str = "\n[there is more than is shown]";
 
 /// The first `max` characters of `text`, with an ellipsis if it was longer. For messages, not for
 /// tool results.
-#[must_use]
 pub fn clip(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
         None => text.to_owned(),
@@ -20,7 +19,6 @@ pub fn clip(text: &str, max: usize) -> String {
 }
 
 /// The longest prefix of `text` of at most `max` bytes that ends on a character boundary.
-#[must_use]
 pub fn prefix_bytes(text: &str, max: usize) -> &str {
     if text.len() <= max {
         return text;
@@ -34,7 +32,6 @@ pub fn prefix_bytes(text: &str, max: usize) -> &str {
 
 /// `text` truncated to `max` bytes, plus a mark if it was truncated. The flag says whether it was
 /// truncated.
-#[must_use]
 pub fn cut_marked(text: &str, max: usize) -> (String, bool) {
     if text.len() <= max {
         return (text.to_owned(), false);
@@ -46,7 +43,6 @@ pub fn cut_marked(text: &str, max: usize) -> (String, bool) {
 /// `value` as JSON text of about `max` bytes at most, and whether it was truncated. Only long
 /// strings are truncated, each with a mark, so the result is still JSON and short members stay
 /// complete. If that is not enough, the result is one string with the beginning of the text.
-#[must_use]
 pub fn cut_json(value: &Value, max: usize) -> (String, bool) {
     let whole = value.to_string();
     if whole.len() <= max {
@@ -80,20 +76,17 @@ fn cut_strings(value: &Value, limit: usize) -> Value {
 
 /// Whether `c` is a bidirectional control character. It changes the order in which a terminal or
 /// editor shows text, so that one name can look like another.
-#[must_use]
 pub fn is_bidi(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Whether `c` is not allowed in a name: a control character or a bidirectional one.
-#[must_use]
 pub fn is_strange(c: char) -> bool {
     c.is_control() || is_bidi(c)
 }
 
 /// The first `max` characters of a text from outside, for use in a message. Control characters are
 /// escaped, so the text cannot break the line or control a terminal.
-#[must_use]
 pub fn shown(text: &str, max: usize) -> String {
     let mut shown = String::new();
     for c in clip(text, max).chars() {
@@ -104,7 +97,6 @@ pub fn shown(text: &str, max: usize) -> String {
 
 /// `text` on one line. Control characters and white space become single spaces; bidirectional
 /// characters are escaped.
-#[must_use]
 pub fn one_line(text: &str) -> String {
     // Most texts are names.
     if text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -122,7 +114,6 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// The message of a panic, if its payload is a string.
-#[must_use]
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
@@ -132,21 +123,18 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// The word with its article: `an` before a vowel, otherwise `a`.
-#[must_use]
 pub fn a(word: &str) -> String {
     let article = if word.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']) { "an" } else { "a" };
     format!("{article} {word}")
 }
 
 /// The candidate nearest to `name` by edit distance, if it is near enough to be a typing error.
-#[must_use]
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(name, candidates, (name.chars().count() / 3).max(2))
 }
 
 /// The candidate nearest to `name` by edit distance, if the distance is at most `limit`. Among
 /// equals, the one with the longest common beginning.
-#[must_use]
 pub fn nearest_within<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>, limit: usize) -> Option<&'a str> {
     // The cost is quadratic, so very long names are ignored.
     if name.chars().count() > 256 {

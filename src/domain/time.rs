@@ -32,19 +32,16 @@ impl Timestamp {
 
     /// The time from `earlier` to this instant; zero if `earlier` is later, because clocks can jump
     /// back.
-    #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
     /// RFC 3339 in UTC with seconds, such as `2026-11-21T22:08:00Z`.
-    #[must_use]
     pub fn rfc3339_seconds(self) -> String {
         self.written(0)
     }
 
     /// RFC 3339 in UTC with milliseconds, such as `2026-11-21T22:08:00.000Z`.
-    #[must_use]
     pub fn rfc3339(self) -> String {
         self.written(3)
     }

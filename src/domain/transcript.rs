@@ -91,13 +91,11 @@ pub struct Message {
 
 impl Message {
     /// A message of one text block.
-    #[must_use]
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self { role, blocks: vec![Block::Text { text: text.into() }] }
     }
 
     /// The text blocks, joined by line breaks. Omits reasoning.
-    #[must_use]
     pub fn visible_text(&self) -> String {
         visible_text(&self.blocks)
     }
@@ -112,7 +110,6 @@ impl Message {
 }
 
 /// The text blocks of `blocks`, joined by line breaks. Omits reasoning.
-#[must_use]
 pub fn visible_text(blocks: &[Block]) -> String {
     let parts: Vec<&str> = blocks
         .iter()
@@ -139,13 +136,11 @@ pub struct ToolSpec {
 impl ToolSpec {
     /// Label for people: the catalogue's label, or the name if the tool is not in the
     /// catalogue.
-    #[must_use]
     pub fn label(&self) -> &str {
         tool_catalogue::entry(&self.name).map_or(self.name.as_str(), |entry| entry.label)
     }
 
     /// Section of the tool in the catalogue; `None` if the tool is not in the catalogue.
-    #[must_use]
     pub fn section(&self) -> Option<&'static str> {
         tool_catalogue::entry(&self.name).map(|entry| entry.section)
     }
@@ -168,7 +163,6 @@ pub struct TokenUsage {
 
 impl TokenUsage {
     /// Input plus output, as token budgets count them.
-    #[must_use]
     pub fn total(self) -> u64 {
         self.input.saturating_add(self.output)
     }

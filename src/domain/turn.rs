@@ -3,11 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{CallReservation, Reservation, no_tokens};
-use crate::envelope::text_enum;
+use crate::budget::Scope;
+use crate::budget::{CallReservation, Reservation, is_zero};
 use crate::ids::{AgentId, ApprovalId, ConversationId, RootId, TurnId};
+use crate::macros::{record, text_enum};
 use crate::money::Money;
-use crate::scope::Scope;
 use crate::session::LogPlace;
 use crate::time::Timestamp;
 
@@ -34,7 +34,6 @@ text_enum! {
 
 impl TurnStatus {
     /// Whether a turn with this status has processed its mail, so that it never changes again.
-    #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Finished | Self::Failed | Self::TimedOut | Self::Cancelled)
     }
@@ -98,162 +97,118 @@ pub struct Parked {
 pub const CUT_MARK: &str = "[cut: the answer reached its token limit, or its provider paused it]";
 
 /// Mark at the end of what a turn said last before it ended at a bound; `what` says which bound.
-#[must_use]
 pub fn bound_mark(what: &str) -> String {
     format!("[cut off: {what}]")
 }
 
-/// The durable record of a turn. Its steps are in the journal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Turn {
-    /// Id of the turn.
-    pub turn_id: TurnId,
-    /// Agent that runs the turn.
-    pub agent_id: AgentId,
-    /// Incarnation of the agent (see [`crate::agent::Agent::incarnation`]).
-    pub incarnation: u32,
-    /// The root that the turn is charged to.
-    pub root_id: RootId,
-    /// The conversation whose session the turn belongs to; `None` for the agent's own work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub conversation_id: Option<ConversationId>,
-    /// When the oldest turn ended that the prompt of this turn quotes from its session's log. Retention keeps it and
-    /// all later ones while this turn is open.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log_from: Option<Timestamp>,
-    /// Other roots whose mail the turn took.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub other_roots: Vec<RootId>,
-    /// The largest hop of the turn's mail.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub hop: u32,
-    /// `mail` for a turn that mail opened, `cron` for a cron job's own turn, `operator` for a tool
-    /// call from the control plane.
-    pub source: String,
-    /// First words of the mail that opened the turn. Lists show it, and later turns recall it.
-    #[serde(default)]
-    pub about: String,
-    /// Status of the turn.
-    pub status: TurnStatus,
-    /// Why the turn ended, if it did not finish normally.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The model that answered last.
-    pub model: Option<String>,
-    /// Number of answered model calls.
-    pub rounds: u32,
-    /// Number of recorded tool calls.
-    pub calls: u32,
-    /// Input tokens. An interrupted call is counted with its reservation.
-    pub input_tokens: u64,
-    /// Output tokens, counted in the same way.
-    pub output_tokens: u64,
-    /// Cost of the tokens whose price is known.
-    pub cost: Money,
-    /// Tokens of models without a known price; part of the tokens above.
-    #[serde(default, skip_serializing_if = "no_tokens")]
-    pub unpriced_tokens: u64,
-    /// Reservation of the running model call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<Reservation>,
-    /// Reservations of running tool calls.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub held_calls: Vec<CallReservation>,
-    /// Approvals that running calls wait for in their middle. A call's own approval, before it runs, is not here.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub questions: Vec<ApprovalId>,
-    /// The turn's last text, once it has ended.
-    pub text: Option<String>,
-    /// Whether that text was cut off: the model reached its token limit, the provider paused it, or the turn ended at
-    /// a bound.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub truncated: bool,
-    /// When the turn was opened.
-    pub started_at: Timestamp,
-    /// When the turn ended.
-    pub ended_at: Option<Timestamp>,
-    /// How often the agent crashed in the turn.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub crashes: u32,
-    /// Rounds plus calls plus one at the last start of the daemon; 0 if the turn was not open then.
-    /// An equal value at the next start means that the turn made no progress.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub boot_mark: u32,
-    /// Starts of the daemon in a row that found the turn without progress.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub stalled_boots: u32,
-    /// Why the turn waits; set only while it is open and parked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parked: Option<Parked>,
-}
+record! {
+    /// The durable record of a turn. Its steps are in the journal.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Turn {
+        /// Id of the turn.
+        pub turn_id: TurnId,
+        /// Agent that runs the turn.
+        pub agent_id: AgentId,
+        /// Incarnation of the agent (see [`crate::agent::Agent::incarnation`]).
+        pub incarnation: u32 = 1,
+        /// The root that the turn is charged to.
+        pub root_id: RootId,
+        /// The conversation whose session the turn belongs to; `None` for the agent's own work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub conversation_id: Option<ConversationId> = None,
+        /// When the oldest turn ended that the prompt of this turn quotes from its session's log. Retention keeps it and
+        /// all later ones while this turn is open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub log_from: Option<Timestamp> = None,
+        /// Other roots whose mail the turn took.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub other_roots: Vec<RootId> = Vec::new(),
+        /// The largest hop of the turn's mail.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub hop: u32 = 0,
+        /// `mail` for a turn that mail opened, `cron` for a cron job's own turn, `operator` for a tool
+        /// call from the control plane.
+        pub source: String = "mail".to_owned(),
+        /// First words of the mail that opened the turn. Lists show it, and later turns recall it.
+        #[serde(default)]
+        pub about: String = String::new(),
+        /// Status of the turn.
+        pub status: TurnStatus = TurnStatus::Open,
+        /// Why the turn ended, if it did not finish normally.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String> = None,
+        /// The model that answered last.
+        pub model: Option<String> = None,
+        /// Number of answered model calls.
+        pub rounds: u32 = 0,
+        /// Number of recorded tool calls.
+        pub calls: u32 = 0,
+        /// Input tokens. An interrupted call is counted with its reservation.
+        pub input_tokens: u64 = 0,
+        /// Output tokens, counted in the same way.
+        pub output_tokens: u64 = 0,
+        /// Cost of the tokens whose price is known.
+        pub cost: Money = Money(0),
+        /// Tokens of models without a known price; part of the tokens above.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub unpriced_tokens: u64 = 0,
+        /// Reservation of the running model call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub held: Option<Reservation> = None,
+        /// Reservations of running tool calls.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub held_calls: Vec<CallReservation> = Vec::new(),
+        /// Approvals that running calls wait for in their middle. A call's own approval, before it runs, is not here.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub questions: Vec<ApprovalId> = Vec::new(),
+        /// The turn's last text, once it has ended.
+        pub text: Option<String> = None,
+        /// Whether that text was cut off: the model reached its token limit, the provider paused it, or the turn ended at
+        /// a bound.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub truncated: bool = false,
+        /// When the turn was opened.
+        pub started_at: Timestamp,
+        /// When the turn ended.
+        pub ended_at: Option<Timestamp> = None,
+        /// How often the agent crashed in the turn.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub crashes: u32 = 0,
+        /// Rounds plus calls plus one at the last start of the daemon; 0 if the turn was not open then.
+        /// An equal value at the next start means that the turn made no progress.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub boot_mark: u32 = 0,
+        /// Starts of the daemon in a row that found the turn without progress.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub stalled_boots: u32 = 0,
+        /// Why the turn waits; set only while it is open and parked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub parked: Option<Parked> = None,
+    }
 
-/// Whether a count is 0. Records omit such a count.
-// serde passes a reference.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_none(count: &u32) -> bool {
-    *count == 0
+    /// An open turn for mail, which has done nothing yet, of the agent's first incarnation.
+    pub fn new(turn_id: TurnId, agent_id: AgentId, root_id: RootId, started_at: Timestamp)
 }
 
 impl Turn {
-    /// An open turn for mail, which has done nothing yet, of the agent's first incarnation.
-    #[must_use]
-    pub fn new(turn_id: TurnId, agent_id: AgentId, root_id: RootId, started_at: Timestamp) -> Self {
-        Self {
-            turn_id,
-            agent_id,
-            incarnation: 1,
-            root_id,
-            conversation_id: None,
-            log_from: None,
-            other_roots: Vec::new(),
-            hop: 0,
-            source: "mail".to_owned(),
-            about: String::new(),
-            status: TurnStatus::Open,
-            reason: None,
-            model: None,
-            rounds: 0,
-            calls: 0,
-            input_tokens: 0,
-            output_tokens: 0,
-            cost: Money(0),
-            unpriced_tokens: 0,
-            held: None,
-            held_calls: Vec::new(),
-            questions: Vec::new(),
-            text: None,
-            truncated: false,
-            started_at,
-            ended_at: None,
-            crashes: 0,
-            boot_mark: 0,
-            stalled_boots: 0,
-            parked: None,
-        }
-    }
-
     /// The turn's place in the log of its session, once it has ended.
-    #[must_use]
     pub fn log_place(&self) -> LogPlace {
         LogPlace { ended_at: self.ended_at.unwrap_or(self.started_at), turn_id: self.turn_id }
     }
 
     /// Whether an ended turn is in the log of its session. It is not if no model has answered it, or if its mail was
     /// tried again or became a dead letter: such mail must not reach later prompts.
-    #[must_use]
     pub fn is_in_log(&self) -> bool {
         self.status.is_final() && self.rounds > 0
     }
 
     /// Whether the agent continues with other work while this turn is parked.
-    #[must_use]
     pub fn is_in_background(&self) -> bool {
         self.status == TurnStatus::Open
             && self.parked.as_ref().is_some_and(|parked| parked.wait_mode != WaitMode::Blocking)
     }
 
     /// Whether the turn was parked as [`WaitMode::Background`] and may continue.
-    #[must_use]
     pub fn is_ready(&self) -> bool {
         self.is_in_background() && self.parked.as_ref().is_some_and(|parked| parked.wait_mode == WaitMode::Ready)
     }

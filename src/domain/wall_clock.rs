@@ -31,13 +31,11 @@ pub struct Jump {
 
 impl Jump {
     /// Its size in milliseconds; negative for a clock that went back.
-    #[must_use]
     pub fn by_ms(self) -> i64 {
         self.to.0.saturating_sub(self.from.0)
     }
 
     /// An instant that is a duration away from the present, after the jump: just as far away.
-    #[must_use]
     pub fn moved(self, at: Timestamp) -> Timestamp {
         Timestamp(at.0.saturating_add(self.by_ms()))
     }
@@ -52,7 +50,6 @@ pub struct WatchedClock {
 
 impl WatchedClock {
     /// Watches `inner` from now on.
-    #[must_use]
     pub fn over(inner: Arc<dyn Clock>) -> Self {
         let offset = inner.now().0.saturating_sub(inner.steady().0);
         Self { inner, offset: AtomicI64::new(offset) }
@@ -66,7 +63,6 @@ impl WatchedClock {
     }
 
     /// The jump that the world has not followed yet, if there is one.
-    #[must_use]
     pub fn jump(&self) -> Option<Jump> {
         let jump = self.readings();
         if is_jump(jump) {
@@ -141,13 +137,11 @@ impl Doubt {
     }
 
     /// Whether the clock is trusted.
-    #[must_use]
     pub fn is_over(self) -> bool {
         self.ran_ms >= self.ahead_ms
     }
 
     /// Whether rows that are older than `age` by the clock may be deleted.
-    #[must_use]
     pub fn allows(self, age: Duration) -> bool {
         self.is_over() || u128::from(self.ran_ms) >= age.as_millis()
     }

@@ -2,9 +2,10 @@
 //! work on the text of a path. Against symbolic links that leave the workspace, `ghost-tools` opens
 //! files through a capability handle.
 
-use crate::droid_id::DROIDS;
 use crate::ids::AgentId;
-use crate::refusal::{Code, Refusal};
+use crate::ids::DROIDS;
+use crate::refusal;
+use crate::refusal::Refusal;
 
 /// Longest path in bytes.
 pub const PATH_MAX: usize = 1_024;
@@ -14,7 +15,6 @@ pub const TEMP_PREFIX: &str = ".ghost-tmp-";
 pub const MARK: &str = ".ghost-world";
 
 /// Whether agents cannot see or use a file of this name.
-#[must_use]
 pub fn is_reserved(name: &str) -> bool {
     name.starts_with(TEMP_PREFIX) || name == MARK
 }
@@ -22,7 +22,6 @@ pub fn is_reserved(name: &str) -> bool {
 /// Whether a part of a path names git's own directory or the file in its place, also where a file system does not count
 /// case, trailing dots or invisible characters, or knows short names. What is in there decides which programs git runs, so
 /// only git writes it.
-#[must_use]
 pub fn is_git_place(part: &str) -> bool {
     let is_seen = |c: &char| !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     let plain: String = part.chars().filter(is_seen).collect();
@@ -42,7 +41,7 @@ impl WorkspacePath {
     /// `PathDenied` with the reason.
     pub fn parse(text: &str, allow_root: bool) -> Result<Self, Refusal> {
         let denied = |why: &str| {
-            Err(Refusal::new(Code::PathDenied, format!("path `{}` {why}", crate::text::shown(text, 120)))
+            Err(refusal!(PathDenied, "path `{}` {why}", crate::text::shown(text, 120))
                 .hint("give a path relative to the workspace, for example output/reports/today.md"))
         };
         if text.len() > PATH_MAX {
@@ -76,13 +75,11 @@ impl WorkspacePath {
     }
 
     /// The path as text, without a leading or trailing slash.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// This path inside `base`.
-    #[must_use]
     pub fn under(&self, base: &str) -> Self {
         let base = base.trim_end_matches('/');
         match (base.is_empty(), self.0.is_empty()) {
@@ -101,7 +98,6 @@ pub struct WriteAcl {
 
 impl WriteAcl {
     /// The default: the agent's own directory.
-    #[must_use]
     pub fn own_directory(agent: &AgentId) -> Self {
         Self { prefixes: vec![format!("{}/", agent.home())] }
     }
@@ -114,18 +110,15 @@ impl WriteAcl {
         let mut checked = Vec::with_capacity(prefixes.len());
         for prefix in prefixes {
             if !prefix.ends_with('/') {
-                return Err(Refusal::new(
-                    Code::InvalidArguments,
-                    format!("write prefix `{prefix}` does not end in `/`"),
-                )
-                .hint(format!("write `{prefix}/`: a prefix means a whole directory")));
+                return Err(refusal!(InvalidArguments, "write prefix `{prefix}` does not end in `/`")
+                    .hint(format!("write `{prefix}/`: a prefix means a whole directory")));
             }
             let path = WorkspacePath::parse(prefix, false)?;
             let is_daemons = |part: &str| is_reserved(&part.to_ascii_lowercase());
             if path.as_str().split('/').any(|part| is_daemons(part) || is_git_place(part)) {
-                return Err(Refusal::new(
-                    Code::PathDenied,
-                    format!("write prefix `{prefix}` is reserved: for the daemon itself, or for git"),
+                return Err(refusal!(
+                    PathDenied,
+                    "write prefix `{prefix}` is reserved: for the daemon itself, or for git"
                 )
                 .hint("give the directory that agents work in, for example output/reports/"));
             }
@@ -145,25 +138,23 @@ impl WriteAcl {
         let acl = Self::new(prefixes)?;
         match acl.prefixes.iter().find(|prefix| is_foreign(agent, prefix)) {
             None => Ok(acl),
-            Some(prefix) => Err(Refusal::new(
-                Code::InvalidArguments,
-                format!("write prefix `{prefix}` includes another agent's directory"),
-            )
-            .hint(format!(
-                "of agents' own directories only `{}/` is for {agent}; send another agent a message instead",
-                agent.home()
-            ))),
+            Some(prefix) => {
+                Err(refusal!(InvalidArguments, "write prefix `{prefix}` includes another agent's directory").hint(
+                    format!(
+                        "of agents' own directories only `{}/` is for agent; send another agent a message instead",
+                        agent.home()
+                    ),
+                ))
+            }
         }
     }
 
     /// The prefixes, sorted.
-    #[must_use]
     pub fn prefixes(&self) -> &[String] {
         &self.prefixes
     }
 
     /// These rules and the directories of grants. `more` must be checked prefixes.
-    #[must_use]
     pub fn with(&self, more: impl IntoIterator<Item = String>) -> Self {
         let mut prefixes: Vec<String> = self.prefixes.iter().cloned().chain(more).collect();
         prefixes.sort();
@@ -179,11 +170,8 @@ impl WriteAcl {
         // Checked first, because the other agent may have been created after the prefixes were
         // written.
         if is_foreign(agent, path.as_str()) {
-            return Err(Refusal::new(
-                Code::PathDenied,
-                format!("{agent} may not write `{}`: it is another agent's", path.as_str()),
-            )
-            .hint("send that agent a message instead"));
+            return Err(refusal!(PathDenied, "{agent} may not write `{}`: it is another agent's", path.as_str())
+                .hint("send that agent a message instead"));
         }
         if path.as_str().split('/').any(is_git_place) {
             return Err(in_repository(path));
@@ -192,16 +180,15 @@ impl WriteAcl {
         if self.prefixes.iter().any(|prefix| path.as_str().starts_with(prefix.as_str())) {
             return Ok(());
         }
-        Err(Refusal::new(Code::PathDenied, format!("{agent} may not write `{}`", path.as_str()))
+        Err(refusal!(PathDenied, "{agent} may not write `{}`", path.as_str())
             .hint(format!("{agent} may write under: {}", self.prefixes.join(", "))))
     }
 }
 
 /// The refusal for a file of git's own.
-#[must_use]
 pub fn in_repository(path: &WorkspacePath) -> Refusal {
     let shown = crate::text::clip(path.as_str(), 120);
-    Refusal::new(Code::PathDenied, format!("`{shown}` is a file of git's own, which only git itself writes"))
+    refusal!(PathDenied, "`{shown}` is a file of git's own, which only git itself writes")
         .hint("change a repository with git, if you may run it")
 }
 
@@ -209,7 +196,6 @@ pub fn in_repository(path: &WorkspacePath) -> Refusal {
 const AGENTS: &str = "agents";
 
 /// Whether a path or prefix is in the own directory of another agent or droid, or above several.
-#[must_use]
 pub fn is_foreign(agent: &AgentId, path: &str) -> bool {
     let mut parts = path.split('/');
     // The comparison ignores case, because some file systems do.
@@ -221,6 +207,7 @@ pub fn is_foreign(agent: &AgentId, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refusal::Code;
     use proptest::prelude::*;
 
     fn acl(prefixes: &[&str]) -> WriteAcl {

@@ -20,7 +20,7 @@ pub use log::{entry, get, said_elsewhere};
 pub use out::{Post, attach, check_speaker, post};
 pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
 
-use ghost_domain::schedule::threads::OWN_THREADS;
+use ghost_domain::schedule::mode::OWN_THREADS;
 
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;

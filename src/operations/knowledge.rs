@@ -4,7 +4,7 @@
 //! refused with the same text as an entry that does not exist, and suggestions only name entries
 //! that the caller may read.
 
-use ghost_domain::grantee::GRANTEES_MAX;
+use ghost_domain::knowledge::GRANTEES_MAX;
 use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title};
 
 use crate::agent_lookup;

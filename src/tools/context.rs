@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use ghost_config::plan::Plan;
@@ -12,8 +12,8 @@ use ghost_domain::event::{Event, EventKind};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::write_acl::{WorkspacePath, WriteAcl};
 use ghost_domain::{
-    Activity, AgentId, Approval, ApprovalPlan, ApprovalStatus, CallId, ChannelContext, ConversationId, EventId, Grant,
-    GrantId, ImageFile, Money, Party, Refusal, RootId, Timestamp, TurnId, Viewer,
+    Activity, AgentId, Approval, ApprovalPlan, ApprovalStatus, CallId, ChannelContext, Code, ConversationId, EventId,
+    Grant, GrantId, ImageFile, Money, Party, Refusal, RootId, Timestamp, TurnId, Viewer,
 };
 use ghost_operations::approvals::{self, NewApproval};
 use ghost_operations::mail::Chain;
@@ -24,7 +24,6 @@ use ghost_web::Web;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::grant_cache::GrantCache;
 use crate::mcp::pool::McpConnections;
 use crate::processes::Processes;
 use crate::workspace::Workspace;
@@ -84,7 +83,6 @@ impl WorldServices {
     }
 
     /// Builds the services.
-    #[must_use]
     pub fn new(
         ctx: OperationContext,
         store: Store,
@@ -118,7 +116,6 @@ impl WorldServices {
     }
 
     /// Whether the value of a variable of the daemon is redacted on every way out. A command may get no other one.
-    #[must_use]
     pub fn redacts(&self, name: &str) -> bool {
         self.redacted.contains(name)
     }
@@ -145,7 +142,6 @@ impl WorldServices {
     }
 
     /// The connections to MCP servers, if the world has any.
-    #[must_use]
     pub fn mcp(&self) -> Option<&Arc<McpConnections>> {
         self.mcp.as_ref()
     }
@@ -159,31 +155,26 @@ impl WorldServices {
     }
 
     /// Where commands run; `None` if they cannot.
-    #[must_use]
     pub fn sandbox(&self) -> Option<&Arc<dyn Sandbox>> {
         self.sandbox.as_ref().ok()
     }
 
     /// Why commands cannot run; `None` if they can.
-    #[must_use]
     pub fn without_sandbox(&self) -> Option<&str> {
         self.sandbox.as_ref().err().map(String::as_str)
     }
 
     /// The world's data directory, if it is set.
-    #[must_use]
     pub fn data_dir(&self) -> Option<&Path> {
         self.data_dir.as_deref()
     }
 
     /// The skills of the current plan.
-    #[must_use]
     pub fn skills(&self) -> Arc<SkillSet> {
         Arc::clone(&self.plan().skills)
     }
 
     /// The current plan.
-    #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
         // The lock is held only to copy a pointer, so the value is valid even if the lock is
         // poisoned.
@@ -223,7 +214,6 @@ pub struct Caller {
 
 impl Caller {
     /// The caller as a reader of knowledge entries.
-    #[must_use]
     pub fn viewer(&self) -> Viewer {
         let (agent_id, archetype) = (self.agent_id.clone(), self.archetype.clone());
         Viewer::Agent { agent_id, archetype, groups: self.groups.clone() }
@@ -268,13 +258,11 @@ pub struct CallContext {
 
 impl CallContext {
     /// The caller as a party.
-    #[must_use]
     pub fn party(&self) -> Party {
         Party::Agent(self.caller.agent_id.clone())
     }
 
     /// The chain of all messages and events that this call emits.
-    #[must_use]
     pub fn chain(&self) -> Chain {
         Chain { root_id: self.root_id, hop: self.hop.saturating_add(1), conversation_id: self.conversation_id }
     }
@@ -421,5 +409,78 @@ impl CallContext {
                 .ok_or_else(|| Refusal::not_found("approval", &approval_id.to_string(), None))?;
         }
         Ok(approval)
+    }
+}
+
+/// How long the grants of an agent are remembered.
+const KEPT: Duration = Duration::from_secs(30);
+/// Agents whose grants are remembered.
+const AGENTS_MAX: usize = 10_000;
+
+#[derive(Default)]
+struct Remembered {
+    /// Changes whenever something is forgotten.
+    version: u64,
+    agents: BTreeMap<AgentId, (Timestamp, Arc<[Grant]>)>,
+}
+
+/// The remembered grants of all agents.
+#[derive(Default)]
+pub struct GrantCache(Mutex<Remembered>);
+
+impl GrantCache {
+    fn lock(&self) -> MutexGuard<'_, Remembered> {
+        // A poisoned lock holds at worst fewer entries.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the grants of an agent, because they have changed.
+    pub fn forget(&self, agent_id: &AgentId) {
+        let mut all = self.lock();
+        all.version = all.version.wrapping_add(1);
+        all.agents.remove(agent_id);
+    }
+
+    /// Forgets everything, because a change may have been missed.
+    pub fn forget_all(&self) {
+        let mut all = self.lock();
+        all.version = all.version.wrapping_add(1);
+        all.agents.clear();
+    }
+
+    /// The grants of an agent. Some may have ended since they were read.
+    ///
+    /// # Errors
+    /// `Unavailable` if the store cannot be read: then nothing is granted.
+    pub(crate) async fn of(&self, store: &Store, agent_id: &AgentId, now: Timestamp) -> Result<Arc<[Grant]>> {
+        let version = {
+            let all = self.lock();
+            if let Some((read_at, grants)) = all.agents.get(agent_id)
+                && now.since(*read_at) < KEPT
+                && now >= *read_at
+            {
+                return Ok(Arc::clone(grants));
+            }
+            all.version
+        };
+        let of = agent_id.clone();
+        let read = store.read(move |r| r.grants_live(&of, now));
+        let grants: Arc<[Grant]> = read
+            .await
+            .map_err(|error: StoreError| {
+                let what = format!("the write grants of {agent_id} cannot be read: {error}");
+                let hint = "nothing was changed; what only a grant allows is refused until the store answers again";
+                // The details say that it is the store.
+                Refusal { code: Code::Unavailable, message: what, hint: Some(hint.to_owned()), ..error.into() }
+            })?
+            .into();
+        let mut all = self.lock();
+        if all.version == version {
+            if all.agents.len() >= AGENTS_MAX {
+                all.agents.clear();
+            }
+            all.agents.insert(agent_id.clone(), (now, Arc::clone(&grants)));
+        }
+        Ok(grants)
     }
 }

@@ -1,20 +1,22 @@
 //! What tools do. A tool has one of five kinds, by its effect. The kind decides how a call is recorded and what happens
-//! after a crash (promise 2). The types ensure that a tool has only the effects of its kind.
+//! after a crash (promise 2). Each kind is a trait that takes the arguments as JSON, so that a tool has only the effects of
+//! its kind. A tool with a state or a step of its own implements the trait; any other is a function, which [`read`],
+//! [`world`], [`outside`], [`file`] or [`ask`] wraps.
 //!
-//! Each kind has three forms. A built-in tool is a function, which [`read`], [`world`], [`outside`], [`file`] or [`ask`]
-//! wraps. A tool with a state or a step of its own implements the trait of its kind, such as [`ReadTool`]. The turn runs
-//! both through the erased traits, with the arguments as JSON.
+//! A call of a toolbox that the daemon's death cut off must never be made again unless its manifest declares that as
+//! harmless, or the toolbox says that it did not happen.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ghost_config::plan::toolbox::Idempotency;
 use ghost_domain::artifact::Found;
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::{Ask, Code, ImageFile, Money, refusal};
 use ghost_operations::{Result, Tx};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::context::CallContext;
 use crate::parameters::{Params, parse};
@@ -66,22 +68,16 @@ impl From<Value> for Output {
     }
 }
 
-/// A tool that changes nothing. It may run again after a crash. Most such tools are functions; see [`read`].
+/// A tool that changes nothing. It may run again after a crash.
 #[async_trait]
-pub trait ReadTool: Send + Sync + 'static {
-    /// The parameters of the tool.
-    type Params: Params;
-
+pub trait ReadTool: Send + Sync {
     /// Runs the tool.
-    async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output>;
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output>;
 }
 
 /// A tool whose effect is in the store. It commits with the record of the call, or not at all.
 #[async_trait]
-pub trait WorldTool: Send + Sync + 'static {
-    /// The parameters of the tool.
-    type Params: Params;
-
+pub trait WorldTool: Send + Sync {
     /// Reads state outside the store before the transaction begins, and may add it to the arguments
     /// for [`apply`](Self::apply). Changes nothing.
     async fn prepare(&self, _call: &CallContext, arguments: Value) -> Result<Value> {
@@ -89,17 +85,7 @@ pub trait WorldTool: Send + Sync + 'static {
     }
 
     /// Applies the effect. Must await nothing but `w`.
-    fn apply(&self, call: &CallContext, params: Self::Params, w: &mut Tx) -> Result<Output>;
-}
-
-/// A tool with an effect outside. It is recorded before and after the call and never runs twice.
-#[async_trait]
-pub trait OutsideTool: Send + Sync + 'static {
-    /// The parameters of the tool.
-    type Params: Params;
-
-    /// Runs the tool. Dropping the future must stop the effect as far as possible.
-    async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output>;
+    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output>;
 }
 
 /// Planned file writes: all are made, or none.
@@ -111,13 +97,11 @@ pub struct FileWork {
 
 impl FileWork {
     /// One file with this content.
-    #[must_use]
     pub fn one(plan: FilePlan, bytes: Vec<u8>) -> Self {
         Self { writes: vec![FileWrite { plan, bytes: Some(bytes) }] }
     }
 
     /// The plans alone.
-    #[must_use]
     pub fn plans(&self) -> Vec<FilePlan> {
         self.writes.iter().map(|write| write.plan.clone()).collect()
     }
@@ -125,41 +109,25 @@ impl FileWork {
 
 /// A tool that writes files. It may also have an effect in the store.
 #[async_trait]
-pub trait FileTool: Send + Sync + 'static {
-    /// The parameters of the tool.
-    type Params: Params;
-
+pub trait FileTool: Send + Sync {
     /// Checks the call and prepares the writes. Changes nothing.
-    async fn prepare(&self, call: &CallContext, params: &Self::Params) -> Result<FileWork>;
+    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork>;
 
     /// Prepares the writes of `rest` again, which a crash prevented after others of the same call were made. Access is
     /// checked again. Changes nothing.
-    async fn prepare_rest(&self, _call: &CallContext, _params: &Self::Params, _rest: &[FilePlan]) -> Result<FileWork> {
+    async fn prepare_rest(&self, _call: &CallContext, _arguments: &Value, _rest: &[FilePlan]) -> Result<FileWork> {
         Err(refusal!(Internal, "this tool writes one file, so nothing of it can be left"))
     }
 
     /// Runs in the transaction that records the end of the call, after the files were written. After
     /// a crash, it also runs if the files are found to be written.
-    fn record(&self, call: &CallContext, params: Self::Params, plans: &[FilePlan], w: &mut Tx) -> Result<Output>;
+    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output>;
 }
 
-/// A [`ReadTool`] whose parameters are still JSON. The turn runs tools through these erased traits.
-#[async_trait]
-pub trait ErasedRead: Send + Sync {
-    /// See [`ReadTool::run`].
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output>;
-}
-
-/// A [`WorldTool`] whose parameters are still JSON.
-#[async_trait]
-pub trait ErasedWorld: Send + Sync {
-    /// See [`WorldTool::prepare`].
-    async fn prepare(&self, _call: &CallContext, arguments: Value) -> Result<Value> {
-        Ok(arguments)
-    }
-
-    /// See [`WorldTool::apply`].
-    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output>;
+/// A tool that waits for another agent. The transaction that ends the other agent's turn delivers the result.
+pub trait AskTool: Send + Sync {
+    /// Opens the ask.
+    fn open(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Ask>;
 }
 
 /// What becomes of an outside call that a crash cut off (promise 2).
@@ -167,16 +135,16 @@ pub trait ErasedWorld: Send + Sync {
 pub enum AfterCrash {
     /// Its outcome is unknown, and the model is told so.
     Unknown,
-    /// [`ErasedOutside::settle`] finds out.
+    /// [`OutsideTool::settle`] finds out.
     Settled,
     /// Its turn waits until a person says what became of it.
     WaitsForPerson,
 }
 
-/// An [`OutsideTool`] whose parameters are still JSON.
+/// A tool with an effect outside. It is recorded before and after the call and never runs twice.
 #[async_trait]
-pub trait ErasedOutside: Send + Sync {
-    /// See [`OutsideTool::run`].
+pub trait OutsideTool: Send + Sync {
+    /// Runs the tool. Dropping the future must stop the effect as far as possible.
     async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output>;
 
     /// Continues a call that a crash interrupted, in the session that it recorded with [`CallContext::record_session`].
@@ -203,65 +171,45 @@ pub trait ErasedOutside: Send + Sync {
     }
 }
 
-/// A [`FileTool`] whose parameters are still JSON.
-#[async_trait]
-pub trait ErasedFile: Send + Sync {
-    /// See [`FileTool::prepare`].
-    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork>;
-
-    /// See [`FileTool::prepare_rest`].
-    async fn prepare_rest(&self, call: &CallContext, arguments: &Value, rest: &[FilePlan]) -> Result<FileWork>;
-
-    /// See [`FileTool::record`].
-    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output>;
-}
-
-/// A tool that waits for another agent. The transaction that ends the other agent's turn delivers the result.
-pub trait ErasedAsk: Send + Sync {
-    /// Opens the ask.
-    fn open(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Ask>;
-}
-
 /// The kind of a tool, with its code.
 #[derive(Clone)]
 pub enum Run {
     /// See [`ReadTool`].
-    Read(Arc<dyn ErasedRead>),
+    Read(Arc<dyn ReadTool>),
     /// See [`WorldTool`].
-    World(Arc<dyn ErasedWorld>),
+    World(Arc<dyn WorldTool>),
     /// See [`OutsideTool`].
-    Outside(Arc<dyn ErasedOutside>),
+    Outside(Arc<dyn OutsideTool>),
     /// See [`FileTool`].
-    File(Arc<dyn ErasedFile>),
-    /// See [`ErasedAsk`].
-    Ask(Arc<dyn ErasedAsk>),
+    File(Arc<dyn FileTool>),
+    /// See [`AskTool`].
+    Ask(Arc<dyn AskTool>),
     /// The arguments decide between several kinds.
     Choose(Arc<dyn Fn(&Value) -> Run + Send + Sync>),
 }
 
 impl Run {
     /// Wraps a read tool.
-    pub fn read<T: ReadTool>(tool: T) -> Self {
+    pub fn read(tool: impl ReadTool + 'static) -> Self {
         Self::Read(Arc::new(tool))
     }
 
     /// Wraps a tool with an effect in the store.
-    pub fn world<T: WorldTool>(tool: T) -> Self {
+    pub fn world(tool: impl WorldTool + 'static) -> Self {
         Self::World(Arc::new(tool))
     }
 
     /// Wraps a tool with an effect outside.
-    pub fn outside<T: OutsideTool>(tool: T) -> Self {
+    pub fn outside(tool: impl OutsideTool + 'static) -> Self {
         Self::Outside(Arc::new(tool))
     }
 
     /// Wraps a tool that writes files.
-    pub fn file<T: FileTool>(tool: T) -> Self {
+    pub fn file(tool: impl FileTool + 'static) -> Self {
         Self::File(Arc::new(tool))
     }
 
     /// The kind for these arguments. A [`Run::Choose`] must return a kind, not another choice.
-    #[must_use]
     pub fn resolve(&self, arguments: &Value) -> Self {
         match self {
             Self::Choose(choose) => choose(arguments),
@@ -270,7 +218,6 @@ impl Run {
     }
 
     /// The recorded effect. An unresolved choice is treated as [`Effect::Read`].
-    #[must_use]
     pub fn effect(&self) -> Effect {
         match self {
             Self::Read(_) | Self::Choose(_) => Effect::Read,
@@ -282,56 +229,11 @@ impl Run {
     }
 
     /// The effect in one word; `varies` if the arguments decide.
-    #[must_use]
     pub fn effect_word(&self) -> &'static str {
         match self {
             Self::Choose(_) => "varies",
-            Self::Read(_) => "read",
-            Self::World(_) => "world",
-            Self::Outside(_) => "outside",
-            Self::File(_) => "file",
-            Self::Ask(_) => "wait",
+            run => run.effect().as_str(),
         }
-    }
-}
-
-#[async_trait]
-impl<T: ReadTool> ErasedRead for T {
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output> {
-        ReadTool::run(self, call, parse(arguments)?).await
-    }
-}
-
-#[async_trait]
-impl<T: WorldTool> ErasedWorld for T {
-    async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value> {
-        WorldTool::prepare(self, call, arguments).await
-    }
-
-    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output> {
-        WorldTool::apply(self, call, parse(arguments)?, w)
-    }
-}
-
-#[async_trait]
-impl<T: OutsideTool> ErasedOutside for T {
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output> {
-        OutsideTool::run(self, call, parse(arguments)?).await
-    }
-}
-
-#[async_trait]
-impl<T: FileTool> ErasedFile for T {
-    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork> {
-        FileTool::prepare(self, call, &parse(arguments.clone())?).await
-    }
-
-    async fn prepare_rest(&self, call: &CallContext, arguments: &Value, rest: &[FilePlan]) -> Result<FileWork> {
-        FileTool::prepare_rest(self, call, &parse(arguments.clone())?, rest).await
-    }
-
-    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
-        FileTool::record(self, call, parse(arguments)?, plans, w)
     }
 }
 
@@ -352,7 +254,7 @@ where
 struct Function<F, P>(F, PhantomData<fn(P)>);
 
 #[async_trait]
-impl<F, P: Params> ErasedRead for Function<F, P>
+impl<F, P: Params> ReadTool for Function<F, P>
 where
     F: for<'c> CallFn<'c, P, Output>,
 {
@@ -362,7 +264,7 @@ where
 }
 
 #[async_trait]
-impl<F, P: Params> ErasedOutside for Function<F, P>
+impl<F, P: Params> OutsideTool for Function<F, P>
 where
     F: for<'c> CallFn<'c, P, Output>,
 {
@@ -372,7 +274,7 @@ where
 }
 
 #[async_trait]
-impl<F, P: Params> ErasedWorld for Function<F, P>
+impl<F, P: Params> WorldTool for Function<F, P>
 where
     F: Fn(&CallContext, P, &mut Tx) -> Result<Output> + Send + Sync,
 {
@@ -381,7 +283,7 @@ where
     }
 }
 
-impl<F, P: Params> ErasedAsk for Function<F, P>
+impl<F, P: Params> AskTool for Function<F, P>
 where
     F: Fn(&CallContext, P, &mut Tx) -> Result<Ask> + Send + Sync,
 {
@@ -391,20 +293,18 @@ where
 }
 
 #[async_trait]
-impl<A, R, P: Params> FileTool for Function<(A, R), P>
+impl<A, R, P: Params + Sync> FileTool for Function<(A, R), P>
 where
-    P: Sync,
-    A: for<'c> CallFn<'c, &'c P, FileWork> + 'static,
-    R: Fn(&CallContext, P, &[FilePlan], &mut Tx) -> Result<Output> + Send + Sync + 'static,
+    A: for<'c> CallFn<'c, &'c P, FileWork>,
+    R: Fn(&CallContext, P, &[FilePlan], &mut Tx) -> Result<Output> + Send + Sync,
 {
-    type Params = P;
-
-    async fn prepare(&self, call: &CallContext, params: &P) -> Result<FileWork> {
-        (self.0.0)(call, params).await
+    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork> {
+        let params: P = parse(arguments.clone())?;
+        (self.0.0)(call, &params).await
     }
 
-    fn record(&self, call: &CallContext, params: P, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
-        (self.0.1)(call, params, plans, w)
+    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
+        (self.0.1)(call, parse(arguments)?, plans, w)
     }
 }
 
@@ -455,4 +355,105 @@ pub(crate) fn ask<P: Params>(
 /// A tool whose arguments decide between kinds with the same parameters.
 pub(crate) fn choose<P>(choice: impl Fn(&Value) -> Run + Send + Sync + 'static) -> Typed<P> {
     Run::Choose(Arc::new(choice)).into()
+}
+
+/// The variable in which a command gets the id of its call.
+pub(crate) const CALL_ID: &str = "GHOST_CALL_ID";
+/// The entry of `_meta` in which an MCP server gets it.
+pub(crate) const CALL_ID_META: &str = "ghost/call_id";
+
+impl AfterCrash {
+    /// What becomes of a call of a tool with this declaration.
+    pub(crate) fn of(idempotency: &Idempotency) -> Self {
+        match idempotency {
+            Idempotency::None => Self::Unknown,
+            Idempotency::Key | Idempotency::Ask(_) => Self::Settled,
+            Idempotency::Person => Self::WaitsForPerson,
+        }
+    }
+}
+
+/// The arguments of the question what became of `call`.
+pub(crate) fn question(call: &CallContext) -> Value {
+    json!({ "call_id": call.call_id })
+}
+
+/// Settles a call of the tool `full`. `asked` is what the toolbox says of it, if it was asked; `again` makes the call.
+///
+/// # Errors
+/// `OutcomeUnknown` if it is not clear whether the call happened.
+pub(crate) async fn settle<F>(full: &str, asked: Option<Result<Output>>, again: impl FnOnce() -> F) -> Result<Output>
+where
+    F: Future<Output = Result<Output>>,
+{
+    let unknown = |why: String| {
+        refusal!(OutcomeUnknown, "{full} was running when the daemon stopped: it may or may not have happened: {why}")
+            .hint("check which effects it had before you do it again")
+    };
+    match asked {
+        None => again().await.map_err(|refusal| unknown(refusal.message)),
+        Some(Err(refusal)) => Err(unknown(format!("it could not be asked: {}", refusal.message))),
+        Some(Ok(answer)) => match happened(&answer.content) {
+            Some((true, result)) => Ok(Output { content: result, ..answer }),
+            // Nothing has happened yet, so a failure now is one of this call alone.
+            Some((false, _)) => again().await,
+            None => Err(unknown("its toolbox does not say whether it happened".to_owned())),
+        },
+    }
+}
+
+/// Whether a call happened, and its result, as `{ "happened": ..., "result": ... }` says. A server may answer with this as
+/// structured content or as text.
+fn happened(content: &Value) -> Option<(bool, Value)> {
+    let content = content.get("structured").unwrap_or(content);
+    let parsed;
+    let content = match content {
+        Value::String(text) => {
+            parsed = serde_json::from_str::<Value>(text).ok()?;
+            &parsed
+        }
+        other => other,
+    };
+    let result = content.get("result").cloned().unwrap_or_else(|| json!("it happened before the daemon stopped"));
+    Some((content.get("happened")?.as_bool()?, result))
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::{Code, Refusal};
+
+    use super::*;
+
+    async fn settled(asked: Option<Result<Value, Code>>, again: Result<Value, Code>) -> (Result<Value, Code>, bool) {
+        let output = |result: Result<Value, Code>| match result {
+            Ok(value) => Ok(Output::from(value)),
+            Err(code) => Err(Refusal::new(code, "no")),
+        };
+        let mut made = false;
+        let done = settle("box.pay", asked.map(output), || {
+            made = true;
+            std::future::ready(output(again))
+        })
+        .await;
+        (done.map(|output| output.content).map_err(|refusal| refusal.code), made)
+    }
+
+    #[tokio::test]
+    async fn a_call_is_made_again_only_if_that_is_harmless() {
+        let (paid, unknown) = (json!("paid"), Err(Code::OutcomeUnknown));
+        assert_eq!(settled(None, Ok(paid.clone())).await, (Ok(paid.clone()), true));
+        assert_eq!(settled(None, Err(Code::Unavailable)).await, (unknown.clone(), true), "the first may have happened");
+        let yes = json!({ "happened": true, "result": "paid" });
+        assert_eq!(settled(Some(Ok(yes.clone())), Ok(json!("twice"))).await, (Ok(paid.clone()), false));
+        let no = json!({ "happened": false });
+        assert_eq!(settled(Some(Ok(no.clone())), Ok(paid.clone())).await, (Ok(paid), true));
+        assert_eq!(settled(Some(Ok(no)), Err(Code::ExecFailed)).await, (Err(Code::ExecFailed), true));
+        for unclear in [json!({}), json!("perhaps"), json!({ "happened": "yes" }), Value::Null] {
+            assert_eq!(settled(Some(Ok(unclear)), Ok(json!("twice"))).await, (unknown.clone(), false));
+        }
+        assert_eq!(settled(Some(Err(Code::Timeout)), Ok(json!("twice"))).await, (unknown, false));
+        for content in [json!(yes.to_string()), json!({ "structured": yes, "text": "x" })] {
+            assert_eq!(happened(&content), Some((true, json!("paid"))));
+        }
+    }
 }

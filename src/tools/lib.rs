@@ -7,8 +7,6 @@
 pub mod builtins;
 pub mod context;
 pub mod effect;
-mod grant_cache;
-pub mod live;
 pub mod loop_guard;
 pub mod manifest;
 pub mod mcp;
@@ -24,11 +22,9 @@ pub mod tool;
 pub mod view;
 pub mod workspace;
 
-pub use context::{AgentControl, CallContext, Caller, WorldServices, Writable};
+pub use context::{AgentControl, CallContext, Caller, GrantCache, WorldServices, Writable};
 pub use effect::{FileTool, FileWork, Output, OutsideTool, ReadTool, Run, WorldTool};
-pub use grant_cache::GrantCache;
-pub use live::{LiveTools, SourceTools};
 pub use mcp::McpConnections;
 pub use offer::Offer;
-pub use registry::{Offering, Registry, ToolTable};
+pub use registry::{LiveTools, Offering, Registry, SourceTools, ToolTable};
 pub use tool::{Origin, Tool, is_granted};

@@ -88,7 +88,6 @@ pub struct LoopGuard {
 
 impl LoopGuard {
     /// A guard with the world's limits. A limit lower than the one before it is raised to that one.
-    #[must_use]
     pub fn new(limits: &Limits) -> Self {
         let warn = limits.loop_warn.max(2);
         let block = limits.loop_block.max(warn);
@@ -99,7 +98,6 @@ impl LoopGuard {
 
     /// Rebuilds the guard from the journal of a turn. `nature` returns the properties of a call by
     /// the name that the model used.
-    #[must_use]
     pub fn replay(limits: &Limits, rows: &[JournalRow], nature: &dyn Fn(&str, &Value) -> Nature) -> Self {
         let mut guard = Self::new(limits);
         let mut calls: BTreeMap<&str, (&str, &Value)> = BTreeMap::new();
@@ -231,7 +229,6 @@ impl LoopGuard {
 
 /// Whether this refusal comes from the loop guard, which counted it when it refused. Other limits
 /// use the same code; repeating a call that they refuse is a loop like any other.
-#[must_use]
 pub fn is_own(refusal: &Refusal) -> bool {
     let limit = refusal.details.as_ref().and_then(|details| details["limit"].as_str());
     refusal.code == Code::LoopGuard && matches!(limit, Some(BLOCK | STOP))

@@ -33,7 +33,6 @@ fn line(artifact: &Artifact) -> Value {
 }
 
 /// The line for an event of the family `artifact`; `None` for any other event.
-#[must_use]
 pub fn line_of(event: &Event) -> Option<String> {
     let facts = &event.payload;
     let line = match event.kind {

@@ -35,7 +35,6 @@ impl Offer {
     /// The offer for `tools`, sorted by name, in at most `bytes` if that can be: names, descriptions and schemas of
     /// those that are sent, and the lines of the others. Tools that are used often go first. Nothing is deferred if
     /// everything fits; the tools that reach others are sent then only if others may join.
-    #[must_use]
     pub(crate) fn of(tools: &[Arc<Tool>], bytes: usize, is_live: bool) -> Self {
         let (means, mut tools): (Vec<Arc<Tool>>, Vec<Arc<Tool>>) =
             tools.iter().cloned().partition(|tool| is_means(&tool.spec.name));
@@ -81,7 +80,6 @@ const RECEIVERS: [(&str, &str); 3] =
 
 /// A spec whose description of the receiver names these agents. They are not an `enum`: agents that are created later
 /// can be receivers, too.
-#[must_use]
 pub(crate) fn naming(spec: &ToolSpec, agents: &[String]) -> ToolSpec {
     let mut spec = spec.clone();
     if let Some((_, parameter)) = RECEIVERS.iter().find(|(tool, _)| *tool == spec.name)
@@ -101,7 +99,6 @@ fn size(spec: &ToolSpec) -> usize {
 
 /// The line of a deferred tool in the briefing: its name, the parameters that it requires, and what it does, in the
 /// catalogue's short words. `…` stands for optional parameters.
-#[must_use]
 pub fn line(spec: &ToolSpec) -> String {
     let names = |key: &str| spec.parameters.get(key).and_then(Value::as_array).map_or(&[] as &[Value], Vec::as_slice);
     let mut words: Vec<&str> = names("required").iter().filter_map(Value::as_str).collect();
@@ -122,7 +119,6 @@ fn is_call(name: &str) -> bool {
 
 /// The call inside a call of [`CALL`]: the name and the arguments of the tool that is meant. `None` if `name` is another
 /// tool's, or if the call names no tool: then it is judged, and refused, as a call of [`CALL`] itself.
-#[must_use]
 pub fn unwrapped(name: &str, arguments: &Value) -> Option<(String, Value)> {
     if !is_call(name) {
         return None;
@@ -297,7 +293,7 @@ mod seen_tests {
     use super::*;
     use crate::builtins;
     use crate::context::Caller;
-    use crate::live::{LiveTools, SourceTools};
+    use crate::registry::{LiveTools, SourceTools};
     use crate::registry::{Offering, Registry, ToolTable};
 
     fn caller() -> Caller {

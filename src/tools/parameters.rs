@@ -30,7 +30,10 @@ pub(crate) fn wrong_arguments(tool: Option<&str>, problems: &[(String, String)])
 }
 
 /// Parses the arguments into the parameters of a tool.
-pub(crate) fn parse<P: Params>(arguments: Value) -> Result<P> {
+///
+/// # Errors
+/// `InvalidArguments` with the field and the problem.
+pub fn parse<P: Params>(arguments: Value) -> Result<P> {
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let problem = error.inner().to_string();
         // A type of the domain refuses a text with a refusal of its own, whose code this one has, too.

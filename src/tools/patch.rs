@@ -54,7 +54,7 @@ fn bad(line: usize, what: impl std::fmt::Display) -> Refusal {
 ///
 /// # Errors
 /// `InvalidArguments` with the line, for anything but a unified diff that creates, changes or deletes files.
-pub(crate) fn parse(patch: &str) -> Result<Vec<FileChange<'_>>> {
+pub(crate) fn parse_patch(patch: &str) -> Result<Vec<FileChange<'_>>> {
     let mut lines = Lines { rest: patch.split_inclusive('\n').peekable(), number: 0 };
     let mut raw = Vec::new();
     while let Some((number, line)) = lines.next() {

@@ -1,13 +1,13 @@
 use ghost_domain::{Code, Refusal};
 use proptest::prelude::*;
 
-use super::{Kind, parse};
+use super::{Kind, parse_patch};
 
 const OLD: &str = "one\ntwo\nthree\nfour\nfive\nsix\nseven\n";
 
 /// Applies a patch of one file to `old`.
 fn applied(patch: &str, old: &str) -> Result<String, Refusal> {
-    let files = parse(patch)?;
+    let files = parse_patch(patch)?;
     assert_eq!(files.len(), 1);
     files[0].apply(old)
 }
@@ -24,7 +24,7 @@ fn files_are_created_changed_and_deleted() {
     let patch = "diff --git a/x/new.md b/x/new.md\nnew file mode 100644\nindex 000..111\n--- /dev/null\n+++ b/x/new.md\n\
                  @@ -0,0 +1,2 @@\n+a\n+b\n--- a/old.md\t2026-01-01\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n\n\
                  --- a/m.md\n+++ b/m.md\n@@ -1,2 +1,2 @@ fn main()\n one\n-two\n+2\n";
-    let files = parse(patch).unwrap();
+    let files = parse_patch(patch).unwrap();
     let shown: Vec<(&str, Kind)> = files.iter().map(|file| (file.path, file.kind)).collect();
     assert_eq!(shown, [("x/new.md", Kind::Create), ("old.md", Kind::Delete), ("m.md", Kind::Modify)]);
     assert_eq!(files[0].apply("").unwrap(), "a\nb\n");
@@ -34,9 +34,9 @@ fn files_are_created_changed_and_deleted() {
     assert_eq!(code(files[1].apply("gone\nkept\n")), Code::Conflict);
     assert_eq!(code(files[1].apply("")), Code::Conflict);
     // A path that has no such prefix keeps its directories.
-    assert_eq!(parse("--- a/x\n+++ a/x\n@@ -1 +1 @@\n-a\n+b\n").unwrap()[0].path, "a/x");
+    assert_eq!(parse_patch("--- a/x\n+++ a/x\n@@ -1 +1 @@\n-a\n+b\n").unwrap()[0].path, "a/x");
     let mixed = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- y\n+++ y\n@@ -1 +1 @@\n-a\n+b\n";
-    assert_eq!(parse(mixed).unwrap_err().code, Code::InvalidArguments, "a/x and b/x are two files here");
+    assert_eq!(parse_patch(mixed).unwrap_err().code, Code::InvalidArguments, "a/x and b/x are two files here");
 }
 
 // covers: BI-04
@@ -102,7 +102,7 @@ fn whatever_is_not_understood_refuses_the_whole_patch() {
         ("--- f\n+++ /dev/null\n@@ -1 +1 @@\n-a\n+b\n".to_owned(), 3),
         ("--- \"f\"\n+++ \"f\"\n@@ -1 +1 @@\n-a\n+b\n".to_owned(), 1),
     ] {
-        let refusal = parse(&patch).unwrap_err();
+        let refusal = parse_patch(&patch).unwrap_err();
         assert_eq!(refusal.code, Code::InvalidArguments, "{patch:?}");
         assert!(refusal.hint.is_some(), "{patch:?}");
         assert_eq!(refusal.details.unwrap()["line"], line, "{patch:?}");
@@ -136,7 +136,7 @@ proptest! {
         let mut options = diffy::DiffOptions::new();
         options.set_context_len(context).set_original_filename("a/f").set_modified_filename("b/f");
         let patch = options.create_patch(&old, &new).to_string();
-        let files = parse(&patch).unwrap();
+        let files = parse_patch(&patch).unwrap();
         prop_assert_eq!((files.len(), files[0].path), (1, "f"));
         prop_assert_eq!(files[0].apply(&old).unwrap(), new, "{}", patch);
     }
@@ -151,7 +151,7 @@ proptest! {
             options.set_original_filename(format!("f{n}")).set_modified_filename(format!("f{n}"));
             options.create_patch(old, new).to_string()
         }).collect();
-        let files = parse(&patch).unwrap();
+        let files = parse_patch(&patch).unwrap();
         prop_assert_eq!(files.len(), pairs.len());
         for (file, (old, new)) in files.iter().zip(&pairs) {
             prop_assert_eq!(&file.apply(old).unwrap(), new);
@@ -162,7 +162,7 @@ proptest! {
     // anywhere but the file and the patch.
     #[test]
     fn any_patch_is_refused_or_applies(patch in "(--- f\n\\+\\+\\+ f\n)?(@@ -[0-9]{1,2}(,[0-9])? \\+[0-9](,[0-9])? @@\n([-+ \\\\]?[ab]?\n){0,6}){0,3}", old in text()) {
-        if let Ok(files) = parse(&patch) {
+        if let Ok(files) = parse_patch(&patch) {
             for file in files {
                 if let Ok(new) = file.apply(&old) {
                     for line in new.lines() {

@@ -131,25 +131,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Process {
     /// The present state.
-    #[must_use]
     pub fn state(&self) -> ProcessState {
         self.state.borrow().clone()
     }
 
     /// Whether it runs.
-    #[must_use]
     pub fn runs(&self) -> bool {
         matches!(*self.state.borrow(), ProcessState::Running)
     }
 
     /// Bytes of output so far.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         lock(&self.log).end()
     }
 
     /// Output from `offset` on.
-    #[must_use]
     pub fn read(&self, offset: u64, limit: usize) -> Piece {
         lock(&self.log).read(offset, limit)
     }
@@ -249,7 +245,6 @@ pub struct Guard(Option<Arc<Process>>);
 
 impl Guard {
     /// The command.
-    #[must_use]
     pub fn process(&self) -> Option<&Arc<Process>> {
         self.0.as_ref()
     }
@@ -338,7 +333,6 @@ impl Processes {
     }
 
     /// Whether an agent that may have `most` background commands may have another one.
-    #[must_use]
     pub fn has_room(&self, agent_id: &AgentId, most: u32) -> bool {
         let all = lock(&self.all);
         all.values().filter(|one| one.agent_id == *agent_id && one.runs()).count() < most as usize
@@ -346,7 +340,6 @@ impl Processes {
 
     /// Takes a running command over as a background command of its agent, at most `most` of each agent. `None` if the
     /// agent has so many already; the command is then killed.
-    #[must_use]
     pub fn keep(&self, guard: Guard, most: u32) -> Option<Arc<Process>> {
         let process = guard.process().cloned()?;
         if !self.has_room(&process.agent_id, most) {
@@ -373,7 +366,6 @@ impl Processes {
     }
 
     /// The background commands of an agent, oldest first.
-    #[must_use]
     pub fn of(&self, agent_id: &AgentId) -> Vec<Arc<Process>> {
         let mut own: Vec<_> = lock(&self.all).values().filter(|one| one.agent_id == *agent_id).cloned().collect();
         own.sort_by_key(|one| (one.began_at, one.session_id.len(), one.session_id.clone()));

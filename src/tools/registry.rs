@@ -1,8 +1,12 @@
-//! The registry: the tools of one agent, bound to that agent. Agents with the same access share one
-//! list of tools, so a registry is cheap.
+//! The tools of a world as they are now: the built-in ones, and those of sources that come, go and change while agents live;
+//! and the registry: the tools of one agent, bound to that agent. A source is a toolbox, an MCP server, or the toolbox of a
+//! skill. Agents with the same access share one list of tools, so a registry is cheap.
+//!
+//! A change must never touch the tools of another source. A registry that was built keeps the tools that it has: a turn
+//! decides between two model calls when it takes the next ones.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use ghost_config::Plan;
 use ghost_config::plan::is_of_channel;
@@ -12,6 +16,7 @@ use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{SeenTools, ToolChanges, refusal};
 use ghost_operations::Result;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::context::Caller;
 use crate::loop_guard::Nature;
@@ -143,7 +148,6 @@ impl ToolTable {
     }
 
     /// Why a tool cannot be had here, by full name.
-    #[must_use]
     pub fn absent_reason(&self, name: &str) -> Option<&str> {
         self.absent.get(name).map(String::as_str)
     }
@@ -154,7 +158,6 @@ impl ToolTable {
     }
 
     /// Builds the registry of an agent: the tools for which `granted` returns true.
-    #[must_use]
     pub fn registry(self: &Arc<Self>, caller: Caller, offering: Offering, granted: &dyn Fn(&Tool) -> bool) -> Registry {
         let names: Vec<String> =
             self.tools.values().filter(|tool| granted(tool)).map(|tool| tool.spec.name.clone()).collect();
@@ -212,55 +215,46 @@ impl Registry {
     }
 
     /// The tools as the model of a new turn sees them.
-    #[must_use]
     pub fn seen(&self) -> SeenTools {
         offer::seen(&self.granted.tools, self.offer())
     }
 
     /// What has changed since a model saw its tools.
-    #[must_use]
     pub fn changes_since(&self, seen: &SeenTools) -> ToolChanges {
         offer::changes(seen, &self.granted.tools)
     }
 
     /// The note for the model about these changes.
-    #[must_use]
     pub fn note(&self, changes: &ToolChanges) -> String {
         offer::note(changes, &self.granted.tools)
     }
 
     /// The table that the registry was built from.
-    #[must_use]
     pub fn table(&self) -> &Arc<ToolTable> {
         &self.table
     }
 
     /// Whether tools come and go while the registry lives.
-    #[must_use]
     pub fn is_live(&self) -> bool {
         self.table.is_live
     }
 
     /// The agent of the registry.
-    #[must_use]
     pub fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
 
     /// Names, descriptions and schemas of all tools that the agent may use, sorted by name.
-    #[must_use]
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.granted.specs)
     }
 
     /// The tools as prompts have them. The briefing and the request share the value.
-    #[must_use]
     pub fn offer(&self) -> &Offer {
         self.kept.as_deref().unwrap_or(&self.granted.offer)
     }
 
     /// Whether a request leaves out the tool with this canonical name.
-    #[must_use]
     pub fn is_deferred(&self, tool: &str) -> bool {
         self.offer().deferred.iter().any(|spec| spec.name == tool)
     }
@@ -301,7 +295,6 @@ impl Registry {
     }
 
     /// The tools of the catalogue that the agent does not have, by name, each with the reason.
-    #[must_use]
     pub fn absent(&self) -> Vec<(String, String)> {
         let has = |name: &str| self.granted.tools.binary_search_by(|tool| tool.spec.name.as_str().cmp(name)).is_ok();
         let denied = self.table.tools.keys().filter(|name| !has(name)).map(|name| {
@@ -318,7 +311,6 @@ impl Registry {
     }
 
     /// The canonical name of the tool of a call, granted or not; `None` if there is no such tool.
-    #[must_use]
     pub fn known(&self, name: &str) -> Option<&str> {
         let dotted = from_wire(name);
         let resolved = self.resolved(&dotted);
@@ -326,7 +318,6 @@ impl Registry {
     }
 
     /// The properties of a call for the loop guard. The default for a call that may not run.
-    #[must_use]
     pub fn nature(&self, name: &str, arguments: &Value) -> Nature {
         let Ok((tool, alias)) = self.find(name) else { return Nature::default() };
         tool.nature(&tool.normalise(alias.as_deref(), arguments.clone()))
@@ -390,3 +381,92 @@ impl Registry {
         }
     }
 }
+
+/// The tools of one source.
+#[derive(Default)]
+pub struct SourceTools {
+    /// The tools.
+    pub tools: Vec<Tool>,
+    /// Full names of tools that cannot be had, with the reason.
+    pub absent: Vec<(String, String)>,
+}
+
+/// The tools of a world, as they are now.
+pub struct LiveTools {
+    base: ToolTable,
+    sources: Mutex<BTreeMap<String, Arc<Source>>>,
+    current: RwLock<Arc<ToolTable>>,
+    version: watch::Sender<u64>,
+}
+
+impl LiveTools {
+    /// The built-in tools of `base`, without any source.
+    pub fn new(base: ToolTable) -> Self {
+        let current = RwLock::new(Arc::new(base.with(&BTreeMap::new(), None)));
+        Self { base, sources: Mutex::default(), current, version: watch::Sender::new(0) }
+    }
+
+    /// The present tools.
+    pub fn current(&self) -> Arc<ToolTable> {
+        // The lock is held only to copy a pointer, so the value is valid even if the lock is poisoned.
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sets the tools of a source, which replaces those that it had.
+    pub fn set(&self, source: &str, tools: SourceTools) {
+        let SourceTools { tools, absent } = tools;
+        let source_tools = Source { tools: tools.into_iter().map(Arc::new).collect(), absent };
+        self.change(|sources| {
+            sources.insert(source.to_owned(), Arc::new(source_tools));
+        });
+    }
+
+    /// Takes tools of a source away, by full name, with the reasons. Returns those that were there.
+    pub fn withdraw(&self, source: &str, gone: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut taken = BTreeMap::new();
+        let has = |sources: &BTreeMap<String, Arc<Source>>| {
+            sources.get(source).is_some_and(|source| source.tools.iter().any(|tool| gone.contains_key(&tool.spec.name)))
+        };
+        if !has(&self.sources.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return taken;
+        }
+        self.change(|sources| {
+            let Some(before) = sources.get(source) else { return };
+            let (mut tools, mut absent) = (Vec::new(), before.absent.clone());
+            for tool in &before.tools {
+                match gone.get(&tool.spec.name) {
+                    None => tools.push(Arc::clone(tool)),
+                    Some(why) => {
+                        absent.push((tool.spec.name.clone(), why.clone()));
+                        taken.insert(tool.spec.name.clone(), why.clone());
+                    }
+                }
+            }
+            sources.insert(source.to_owned(), Arc::new(Source { tools, absent }));
+        });
+        taken
+    }
+
+    /// Removes the sources for which `keep` returns false, with all their tools.
+    pub fn retain(&self, keep: impl Fn(&str) -> bool) {
+        self.change(|sources| sources.retain(|name, _| keep(name)));
+    }
+
+    /// Notifies of each change, with the number of changes so far.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<String, Arc<Source>>)) {
+        // Held until the new table is current, so that the last change wins.
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut sources);
+        let table = Arc::new(self.base.with(&sources, Some(&self.current())));
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = table;
+        self.version.send_modify(|version| *version += 1);
+    }
+}
+
+#[cfg(test)]
+#[path = "live_tests.rs"]
+mod tests;

@@ -18,10 +18,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::context::{CallContext, Caller, WorldServices};
 pub use crate::effect::{
-    AfterCrash, ErasedAsk, ErasedFile, ErasedOutside, ErasedRead, ErasedWorld, FileTool, FileWork, Output, OutsideTool,
-    ReadTool, Run, WorldTool,
+    AfterCrash, AskTool, AskTool as ErasedAsk, FileTool, FileTool as ErasedFile, FileWork, Output, OutsideTool,
+    OutsideTool as ErasedOutside, ReadTool, ReadTool as ErasedRead, Run, WorldTool, WorldTool as ErasedWorld,
 };
 use crate::loop_guard::Nature;
+pub use crate::parameters::parse;
 use crate::parameters::{Params, wrong_arguments};
 
 /// Bytes of a tool's hash.
@@ -55,7 +56,6 @@ pub enum Origin {
 
 impl Origin {
     /// The toolbox, if there is one.
-    #[must_use]
     pub fn toolbox(&self) -> Option<&Arc<ToolboxPlan>> {
         match self {
             Self::Builtin => None,
@@ -200,7 +200,6 @@ impl Tool {
     }
 
     /// The hash of what a model knows of the tool, in hexadecimal: enough to tell two definitions apart.
-    #[must_use]
     pub fn hash(&self) -> &str {
         self.hash.get_or_init(|| {
             let text = format!("{}\0{}\0{}", self.spec.name, self.spec.description, self.spec.parameters);
@@ -223,7 +222,6 @@ impl Tool {
     }
 
     /// Whether a call waits for an operator in this world. `arguments` must be normalised.
-    #[must_use]
     pub fn need(&self, plan: &Plan, caller: &Caller, arguments: &Value) -> Need {
         let own = self.approvable.as_ref().map_or(Need::Nothing, |own| own.need(plan, caller, arguments));
         match own {
@@ -272,7 +270,6 @@ impl Tool {
     }
 
     /// The properties of a call for the loop guard. `arguments` must be normalised.
-    #[must_use]
     pub fn nature(&self, arguments: &Value) -> Nature {
         let looks = self.looks || matches!(self.run.resolve(arguments), Run::Read(_));
         Nature { looks, passing: self.passing }
@@ -281,7 +278,6 @@ impl Tool {
 
 /// Whether an agent with this spec and these skills has `tool` in its registry. `outside` says whether the turn came from a
 /// conversation outside.
-#[must_use]
 pub fn is_granted(plan: &Plan, spec: &AgentSpec, held: &[HeldSkill], outside: bool, tool: &Tool) -> bool {
     match &tool.origin {
         Origin::Builtin => plan.grants(&spec.access, &tool.spec.name, outside),
@@ -297,7 +293,6 @@ impl Tool {
     /// 2.0 into 2, adds the presets of an alias, and renames `target_agent` to `to`
     ///. Call it before [`validate`](Tool::validate), with the alias from
     /// [`crate::Registry::find`]. Journal and ledger keep the arguments as the model wrote them.
-    #[must_use]
     pub fn normalise(&self, alias: Option<&str>, mut arguments: Value) -> Value {
         let Some(object) = arguments.as_object_mut() else {
             // Models often call a tool without parameters with no arguments at all.

@@ -17,7 +17,6 @@ use crate::effect::Output;
 
 /// The text of an outcome for a model: `(text, is_error)`. Deterministic, so that a resumed turn
 /// gets the same text.
-#[must_use]
 pub fn model_view(outcome: &CallOutcome, view_bytes: Option<u32>, limits: &Limits) -> (String, bool) {
     let limit = view_bytes.unwrap_or(limits.result_view_bytes) as usize;
     let content = match &outcome.refusal {
@@ -61,7 +60,6 @@ fn failed(content: &Value, refusal: &Refusal, limits: &Limits) -> Value {
 }
 
 /// The outcome of a refused call.
-#[must_use]
 pub fn refused(refusal: Refusal) -> CallOutcome {
     CallOutcome { content: Value::Null, refusal: Some(refusal), truncated: false, ..CallOutcome::default() }
 }
@@ -76,7 +74,6 @@ const FILE_BYTES_MAX: usize = 4 << 20;
 const SHORT: usize = 512;
 
 /// Saves the result of a call if a model sees less than all of it, and if the agent's rules let it write there.
-#[must_use]
 pub async fn save(call: &CallContext, view_bytes: usize, mut output: Output) -> Output {
     if text_of(&output.content).len() <= view_bytes {
         return output;

@@ -5,7 +5,6 @@
 //! runtime; it goes through [`Workspace::offload`].
 
 mod encoding;
-mod layout;
 mod reading;
 mod repositories;
 mod system;
@@ -77,16 +76,15 @@ impl Workspace {
 
     fn build(root: &Path, inline: bool) -> Result<Self> {
         let place = root.to_owned();
-        let root = layout::open_root(root)?;
-        layout::create_seed(&root)?;
-        layout::sweep(&root)?;
+        let root = walk::open_root(root)?;
+        walk::create_seed(&root)?;
+        walk::sweep(&root)?;
         let disk = Disk { root, locks: std::array::from_fn(|_| Mutex::new(())) };
         Ok(Self { disk: Arc::new(disk), inline, place })
     }
 
     /// The path of the root, for watching changes; files must not be opened through it. `None` for
     /// an inline workspace, whose world runs on simulated time.
-    #[must_use]
     pub fn place(&self) -> Option<&Path> {
         (!self.inline).then_some(self.place.as_path())
     }
@@ -99,7 +97,7 @@ impl Workspace {
     /// `Unavailable` if the runtime is shutting down.
     pub async fn is_lost(&self) -> Result<bool> {
         let place = self.place.clone();
-        self.on_disk(move |disk| Ok(layout::has_moved(&disk.root, &place))).await
+        self.on_disk(move |disk| Ok(walk::has_moved(&disk.root, &place))).await
     }
 
     /// Removes what is at `path` with all that is in it, however deep it is. Returns whether it was there.
@@ -168,7 +166,7 @@ impl Workspace {
     /// `PathDenied` if something else is in the way, `Unavailable` if the disk fails.
     pub async fn ensure_agent(&self, agent_id: &AgentId) -> Result<()> {
         let agent_id = agent_id.clone();
-        self.on_disk(move |disk| layout::create_agent(&disk.root, &agent_id)).await
+        self.on_disk(move |disk| walk::create_agent(&disk.root, &agent_id)).await
     }
 
     /// Creates a droid's directory with `output/` and the file of its task, unless they exist. Nothing
@@ -180,7 +178,7 @@ impl Workspace {
     /// As for [`ensure_agent`](Self::ensure_agent).
     pub async fn ensure_droid(&self, droid_id: &AgentId, task: String, is_first: bool) -> Result<()> {
         let path = WorkspacePath::parse(&format!("{}/{TASK_FILE}", droid_id.home()), false)?;
-        self.on_disk(move |disk| layout::create_droid(&disk.root, &path, &task, is_first)).await
+        self.on_disk(move |disk| walk::create_droid(&disk.root, &path, &task, is_first)).await
     }
 
     /// Reads a whole file of at most `max_bytes`. Symbolic links within the workspace are followed.

@@ -45,8 +45,6 @@ struct Wait {
 
 #[async_trait]
 impl OutsideTool for Wait {
-    type Params = Value;
-
     async fn run(&self, _: &CallContext, _: Value) -> Result<Output, Refusal> {
         self.begun.fetch_add(1, Ordering::Relaxed);
         // A gate that is gone is open.

@@ -66,8 +66,6 @@ struct Nothing;
 
 #[async_trait]
 impl ReadTool for Nothing {
-    type Params = Value;
-
     async fn run(&self, _: &CallContext, _: Value) -> Result<Output, Refusal> {
         Ok(Value::Null.into())
     }

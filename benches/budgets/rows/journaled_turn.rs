@@ -144,8 +144,6 @@ struct Fetch {
 
 #[async_trait]
 impl OutsideTool for Fetch {
-    type Params = Value;
-
     async fn run(&self, _: &CallContext, _: Value) -> Result<Output, Refusal> {
         let failed = |error: reqwest::Error| Refusal::new(Code::Unavailable, error.to_string());
         let page = self.client.get(&self.url).send().await.map_err(failed)?.text().await.map_err(failed)?;

@@ -120,8 +120,6 @@ struct Catch(Caught);
 
 #[async_trait]
 impl OutsideTool for Catch {
-    type Params = Value;
-
     async fn run(&self, call: &CallContext, _: Value) -> Result<Output, Refusal> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(call.clone());
         Ok(Value::Null.into())

@@ -11,7 +11,7 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, AgentId, ApprovalPlan, Code, Refusal, Timestamp};
 use ghost_operations::Tx;
 use ghost_store::StoreError;
-use ghost_tools::tool::{AfterCrash, ErasedOutside, FileTool, FileWork, WorldTool};
+use ghost_tools::tool::{AfterCrash, FileTool, FileWork, WorldTool, parse};
 use ghost_tools::tool::{Approvable, Need};
 use ghost_tools::workspace::sha256_hex;
 use ghost_tools::{AgentControl, CallContext, Caller, Output, OutsideTool, ReadTool, Run, Tool, WorldServices};
@@ -114,9 +114,8 @@ struct LookTool(Arc<ToolState>);
 
 #[async_trait]
 impl ReadTool for LookTool {
-    type Params = Number;
-
-    async fn run(&self, _: &CallContext, params: Number) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let params: Number = parse(arguments)?;
         self.0.reads.fetch_add(1, Ordering::SeqCst);
         self.0.run().await;
         self.0.store()?;
@@ -128,7 +127,7 @@ impl ReadTool for LookTool {
 struct PayTool(Arc<ToolState>);
 
 #[async_trait]
-impl ErasedOutside for PayTool {
+impl OutsideTool for PayTool {
     async fn run(&self, _: &CallContext, arguments: Value) -> Result<Output, Refusal> {
         self.0.outside.fetch_add(1, Ordering::SeqCst);
         self.0.run().await;
@@ -144,9 +143,8 @@ struct ActTool(Arc<ToolState>);
 
 #[async_trait]
 impl OutsideTool for ActTool {
-    type Params = Number;
-
-    async fn run(&self, _: &CallContext, params: Number) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let params: Number = parse(arguments)?;
         self.0.outside.fetch_add(1, Ordering::SeqCst);
         assert!(params.n != 666, "the tool panicked");
         self.0.run().await;
@@ -178,9 +176,8 @@ struct NumberFileTool(Arc<ToolState>);
 
 #[async_trait]
 impl FileTool for NumberFileTool {
-    type Params = Number;
-
-    async fn prepare(&self, call: &CallContext, params: &Number) -> Result<FileWork, Refusal> {
+    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork, Refusal> {
+        let params: Number = parse(arguments.clone())?;
         self.0.run().await;
         let path = WorkspacePath::parse(FILE, false)?;
         let before = call.services.workspace.hash(&path).await?;
@@ -189,7 +186,8 @@ impl FileTool for NumberFileTool {
         Ok(FileWork::one(plan, bytes))
     }
 
-    fn record(&self, _: &CallContext, params: Number, _: &[FilePlan], _: &mut Tx) -> Result<Output, Refusal> {
+    fn record(&self, _: &CallContext, arguments: Value, _: &[FilePlan], _: &mut Tx) -> Result<Output, Refusal> {
+        let params: Number = parse(arguments)?;
         self.0.store()?;
         match params.n {
             13 => Err(Refusal::new(Code::InboxFull, "no place").hint("wait")),
@@ -202,14 +200,13 @@ struct ChangeTool(Arc<ToolState>);
 
 #[async_trait]
 impl WorldTool for ChangeTool {
-    type Params = Number;
-
     async fn prepare(&self, _: &CallContext, arguments: Value) -> Result<Value, Refusal> {
         self.0.run().await;
         Ok(arguments)
     }
 
-    fn apply(&self, _: &CallContext, params: Number, _: &mut Tx) -> Result<Output, Refusal> {
+    fn apply(&self, _: &CallContext, arguments: Value, _: &mut Tx) -> Result<Output, Refusal> {
+        let params: Number = parse(arguments)?;
         self.0.store()?;
         Ok(json!({ "n": params.n }).into())
     }
@@ -225,7 +222,7 @@ pub(crate) fn tools(tool_state: &Arc<ToolState>) -> [Tool; 5] {
     [
         Tool::new::<Number>("test.file", "Writes.", Run::file(NumberFileTool(Arc::clone(tool_state)))),
         Tool::new::<Number>("test.change", "Changes.", Run::world(ChangeTool(Arc::clone(tool_state)))),
-        Tool::new::<Number>("test.pay", "Pays.", Run::Outside(Arc::new(PayTool(Arc::clone(tool_state))))),
+        Tool::new::<Number>("test.pay", "Pays.", Run::outside(PayTool(Arc::clone(tool_state)))),
         Tool::new::<Number>("test.look", "Looks.", Run::read(LookTool(Arc::clone(tool_state)))),
         Tool::new::<Number>("test.act", "Acts.", Run::outside(ActTool(Arc::clone(tool_state)))).approved_by(ActRules),
     ]

@@ -1,6 +1,6 @@
 //! The `Knowledge` service.
 
-use ghost_domain::grantee::grantees;
+use ghost_domain::knowledge::grantees;
 use ghost_domain::text::clip;
 use ghost_domain::{Grantee, Limits, Refusal};
 use ghost_operations::knowledge::{self as rules, Wanted, WithVersions, Writing};

@@ -25,7 +25,6 @@ impl WatchSnapshot {
     /// The changes from this snapshot to `now`, sorted by path. A file whose stamp appears under a
     /// new path was renamed. A path whose stamp changed was modified, even if it is another file
     /// now.
-    #[must_use]
     pub fn changes_to(&self, now: &Self) -> Vec<FileChange> {
         // File systems reuse inode numbers, so the whole stamp must be equal.
         let mut removed: BTreeMap<FileStamp, Vec<&str>> = BTreeMap::new();
@@ -55,7 +54,6 @@ impl WatchSnapshot {
 }
 
 /// The changes as text, one line each, at most [`REPORT_PATHS`] of them.
-#[must_use]
 pub fn report(changes: &[FileChange]) -> String {
     let mut lines: Vec<String> = changes
         .iter()

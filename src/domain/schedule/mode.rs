@@ -1,15 +1,14 @@
-//! How a cron job runs: as mail, or in a turn of its own. The only
-//! place where [`JobOptions`] become a mode, and a mode becomes options.
+//! How a cron job runs: as mail, or in a turn of its own; the options that say so, and the threads of webhooks that jobs
+//! write in. The only place where [`JobOptions`] become a mode, and a mode becomes options.
 //!
 //! This module must never depend on the models, channels or webhooks of a world.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::options::{Deliver, JobOptions, Payload, Session, WakeMode};
-use super::threads::{check_own_thread, own_thread};
 use crate::ids::{AgentId, ChannelName, ConversationId};
 use crate::limits::Limits;
+use crate::macros::text_enum;
 use crate::refusal::{Code, Refusal};
 use crate::text::shown;
 
@@ -80,7 +79,6 @@ impl From<Target> for JobMode {
 
 impl JobMode {
     /// What a run is.
-    #[must_use]
     pub fn payload(&self) -> Payload {
         match self {
             Self::Mail { .. } => Payload::SystemEvent,
@@ -89,7 +87,6 @@ impl JobMode {
     }
 
     /// The turn of its own, if a run is one.
-    #[must_use]
     pub fn own_turn(&self) -> Option<&OwnTurn> {
         match self {
             Self::Mail { .. } => None,
@@ -147,7 +144,7 @@ impl JobMode {
         let within = |field: &str, value: Option<u32>, max: u32, setting: &str| match value {
             Some(value) if value == 0 || value > max => Err(wrong(
                 field,
-                format!("{field} is {value}; it must be 1 to {max}"),
+                format!("{field} is value; it must be 1 to {max}"),
                 &format!("limits.{setting} is the limit"),
             )),
             value => Ok(value),
@@ -171,7 +168,6 @@ impl JobMode {
 
 impl Target {
     /// How the text is delivered.
-    #[must_use]
     pub fn deliver(&self) -> Deliver {
         match self {
             Self::Nowhere => Deliver::None,
@@ -181,7 +177,6 @@ impl Target {
     }
 
     /// The option `to`.
-    #[must_use]
     pub fn to(&self) -> Option<String> {
         match self {
             Self::Nowhere => None,
@@ -331,6 +326,159 @@ fn mismatch(field: &str, what: String, hint: &str) -> Refusal {
 
 fn wrong(field: &str, what: String, hint: &str) -> Refusal {
     Refusal::new(Code::InvalidArguments, what).hint(hint).details(json!({ "field": field }))
+}
+
+text_enum! {
+    /// Where a cron job runs.
+    Session, "session" {
+        /// In the agent's shared turns.
+        Main = "main",
+        /// In a turn of its own.
+        Isolated = "isolated",
+    }
+}
+
+text_enum! {
+    /// What a run of a cron job is.
+    Payload, "payload" {
+        /// Mail. The agent's next turn takes it together with other mail.
+        SystemEvent = "systemEvent",
+        /// A turn of its own. It recalls nothing of other turns; other turns recall one line of it.
+        AgentTurn = "agentTurn",
+    }
+}
+
+impl Payload {
+    /// The session of this payload. Each payload has exactly one.
+    pub fn session(self) -> Session {
+        match self {
+            Self::SystemEvent => Session::Main,
+            Self::AgentTurn => Session::Isolated,
+        }
+    }
+}
+
+impl Session {
+    /// The payload of this session. Each session has exactly one.
+    pub fn payload(self) -> Payload {
+        match self {
+            Self::Main => Payload::SystemEvent,
+            Self::Isolated => Payload::AgentTurn,
+        }
+    }
+}
+
+text_enum! {
+    /// When the mail of a cron job wakes its agent.
+    WakeMode, "wake mode" {
+        /// At once.
+        Now = "now",
+        /// Together with the agent's next heartbeat.
+        NextHeartbeat = "next-heartbeat",
+    }
+}
+
+text_enum! {
+    /// Where the last text of a cron job's own turn goes.
+    Deliver, "way to deliver" {
+        /// Nowhere. The text stays in the turn's record.
+        None = "none",
+        /// To a chat channel or a conversation.
+        Announce = "announce",
+        /// To a webhook of the world file; the request is signed.
+        Webhook = "webhook",
+    }
+}
+
+/// The options of a cron job. `None` is an option that is not given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobOptions {
+    /// Where the job runs. It is not stored, because the payload says the same.
+    #[serde(skip)]
+    pub session: Option<Session>,
+    /// What a run of the job is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Payload>,
+    /// When its mail wakes the agent. The default is `now`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wake: Option<WakeMode>,
+    /// Where the last text of its turn goes. The default for a turn of its own is `announce`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deliver: Option<Deliver>,
+    /// For `announce` `last` (the default), a chat channel or the id of a conversation; for
+    /// `webhook` `<webhook>/<thread>`, or `<webhook>` for the job's own thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Most seconds of its turn's own work. The default is the agent's limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u32>,
+    /// Most model calls of its turn. The default is the agent's limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rounds: Option<u32>,
+    /// `model` or `provider/model`. The default is the agent's model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+impl JobOptions {
+    /// The name of the first given option that only a turn of its own has.
+    pub fn turn_option(&self) -> Option<&'static str> {
+        let given = [
+            ("deliver", self.deliver.is_some()),
+            ("to", self.to.is_some()),
+            ("timeout_seconds", self.timeout_seconds.is_some()),
+            ("max_rounds", self.max_rounds.is_some()),
+            ("model", self.model.is_some()),
+        ];
+        given.into_iter().find_map(|(option, given)| given.then_some(option))
+    }
+}
+
+/// Prefix of the threads of webhooks that belong to cron jobs; see [`own_thread`].
+pub const OWN_THREADS: &str = "cron:";
+
+/// The thread of a webhook that belongs to one job. The outside cannot begin such a thread, and no
+/// other job writes in it. Only operators, and the agent that answers the webhook's threads, may
+/// choose another thread.
+pub fn own_thread(agent_id: &AgentId, name: &str) -> String {
+    format!("{OWN_THREADS}{agent_id}/{name}")
+}
+
+/// Checks that a job of `agent_id` does not write in another job's thread: a thread that begins
+/// with [`OWN_THREADS`] must be the job's own. If the job is deleted, its `name` is unknown
+/// (`None`); then every thread of its agent's jobs is allowed.
+///
+/// # Errors
+/// `AccessDenied` for another job's thread, also if an operator set the job.
+pub fn check_own_thread(agent_id: &AgentId, name: Option<&str>, webhook: &str, thread: &str) -> Result<(), Refusal> {
+    let own = match name {
+        Some(name) => thread == own_thread(agent_id, name),
+        None => thread.starts_with(&own_thread(agent_id, "")),
+    };
+    if own || !thread.starts_with(OWN_THREADS) {
+        return Ok(());
+    }
+    let what = format!("to: the thread `{}` is not this job's own", shown(thread, 80));
+    Err(Refusal::new(Code::AccessDenied, what)
+        .hint(format!("write {webhook} for its own; other threads have names that do not begin with {OWN_THREADS}"))
+        .details(json!({ "field": "to" })))
+}
+
+/// Checks the thread of a job of `agent_id` that no operator has set. The job may write in threads
+/// of its agent's jobs, and in any thread if its agent answers the webhook's threads. Otherwise the
+/// job could take over a thread: later messages in a thread go to the agent that began it.
+/// `answers` is the agent that answers the webhook's threads now.
+///
+/// # Errors
+/// `AccessDenied` for any other thread.
+pub fn check_thread(agent_id: &AgentId, webhook: &str, thread: &str, answers: &AgentId) -> Result<(), Refusal> {
+    if answers == agent_id || thread.starts_with(&own_thread(agent_id, "")) {
+        return Ok(());
+    }
+    let what = format!("{agent_id} may not choose a thread of the webhook {webhook}: its threads go to {answers}");
+    Err(Refusal::new(Code::AccessDenied, what)
+        .hint(format!("name only the webhook, {webhook}, for the job's own thread, or ask the operator to set the job"))
+        .details(json!({ "field": "to" })))
 }
 
 #[cfg(test)]

@@ -223,3 +223,28 @@ fn rows_of_older_versions_are_read() {
         assert_eq!(serde_json::from_str::<JobMode>(stored).unwrap(), mode, "{stored}");
     }
 }
+
+mod threads {
+    use super::*;
+
+    #[test]
+    fn a_job_may_use_its_own_thread_or_threads_that_its_agent_answers() {
+        let (ada, bob): (AgentId, AgentId) = ("ada".parse().unwrap(), "bob".parse().unwrap());
+        check_thread(&ada, "ops", "free", &ada).unwrap();
+        check_thread(&ada, "ops", "cron:ada/report", &bob).unwrap();
+        for other in ["free", "cron:adam/report"] {
+            assert_eq!(check_thread(&ada, "ops", other, &bob).unwrap_err().code, Code::AccessDenied, "{other}");
+        }
+        let own = |name, thread| check_own_thread(&ada, name, "ops", thread).is_ok();
+        for (thread, allowed_for_report, allowed_for_deleted_job) in [
+            ("free", true, true),
+            ("cron:ada/report", true, true),
+            ("cron:ada/other", false, true),
+            ("cron:adam/report", false, false),
+            ("cron:", false, false),
+        ] {
+            let allowed = (own(Some("report"), thread), own(None, thread));
+            assert_eq!(allowed, (allowed_for_report, allowed_for_deleted_job), "{thread}");
+        }
+    }
+}

@@ -15,11 +15,13 @@ use croner::Cron;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
-use super::When;
 use super::words::{AHEAD_MAX_MS, duration_text};
-use crate::refusal::{Code, Refusal};
+use super::{Schedule, When};
+use crate::refusal;
+use crate::refusal::Refusal;
 use crate::text::{nearest, shown};
 use crate::time::Timestamp;
+use crate::wall_clock::Jump;
 
 /// Most characters of a cron expression.
 const EXPRESSION_MAX: usize = 200;
@@ -67,11 +69,8 @@ impl Slots {
             When::Every { every_ms, anchor } => {
                 let every_ms = i64::try_from(*every_ms).ok().filter(|ms| *ms > 0 && *every_ms <= AHEAD_MAX_MS);
                 let every_ms = every_ms.ok_or_else(|| {
-                    Refusal::new(
-                        Code::InvalidArguments,
-                        "every: an interval must be more than zero and at most ten years",
-                    )
-                    .hint("write it like 10m or 1h")
+                    refusal!(InvalidArguments, "every: an interval must be more than zero and at most ten years")
+                        .hint("write it like 10m or 1h")
                 })?;
                 Self::Every { every_ms, anchor: *anchor }
             }
@@ -85,7 +84,6 @@ impl Slots {
 
     /// The first slot strictly after `after`, if there is one in the range of times that the
     /// library supports.
-    #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
             Self::At(at) => (*at > after).then_some(*at),
@@ -121,7 +119,6 @@ impl Slots {
     }
 
     /// The slots from the due one up to `now`.
-    #[must_use]
     pub fn passed(&self, due: Timestamp, now: Timestamp) -> Passed {
         let mut passed = Passed { last: due, count: 1 };
         if let Self::Every { every_ms, .. } = self {
@@ -158,26 +155,21 @@ pub fn first_slot(when: &When, now: Timestamp, gap_seconds: u32) -> Result<Times
     let horizon = now.plus(Duration::from_millis(AHEAD_MAX_MS));
     let Some(first) = slots.next_after(now).filter(|first| *first <= horizon) else {
         return Err(match when.once_at() {
-            Some(at) if at <= now => {
-                Refusal::new(Code::InvalidArguments, format!("at: {at} has passed; it is {now} now"))
-                    .hint("give a time that is still to come, or a duration from now")
-            }
-            Some(at) => Refusal::new(Code::InvalidArguments, format!("at: {at} is more than ten years ahead"))
-                .hint("give a nearer time"),
-            None => Refusal::new(Code::InvalidArguments, "there is no next time within ten years")
+            Some(at) if at <= now => refusal!(InvalidArguments, "at: {at} has passed; it is {now} now")
+                .hint("give a time that is still to come, or a duration from now"),
+            Some(at) => refusal!(InvalidArguments, "at: {at} is more than ten years ahead").hint("give a nearer time"),
+            None => refusal!(InvalidArguments, "there is no next time within ten years")
                 .hint("check the day and the month of the expression: no date has both"),
         });
     };
     let least = Duration::from_secs(u64::from(gap_seconds));
     if let Some((one, next)) = too_close(&slots, first, least) {
         let gap = next.since(one);
-        return Err(Refusal::new(
-            Code::RateLimited,
-            format!(
-                "it would run at {one} and again {} later; two slots must be at least {} apart",
-                duration_text(gap),
-                duration_text(least)
-            ),
+        return Err(refusal!(
+            RateLimited,
+            "it would run at {one} and again {} later; two slots must be at least {} apart",
+            duration_text(gap),
+            duration_text(least)
         )
         .hint("choose a rule with fewer slots; limits.cron_gap_seconds is the limit"));
     }
@@ -215,15 +207,15 @@ fn cron(expression: &str) -> Result<Cron, Refusal> {
     let shown = shown(expression, 80);
     let fields = expression.split_whitespace().count();
     if expression.len() > EXPRESSION_MAX || !(5..=6).contains(&fields) {
-        return Err(Refusal::new(
-            Code::InvalidArguments,
-            format!("`{shown}` is not a cron expression, which has five fields, or six with seconds in front"),
+        return Err(refusal!(
+            InvalidArguments,
+            "`{shown}` is not a cron expression, which has five fields, or six with seconds in front"
         )
         .hint("minute hour day month weekday, such as `0 9 * * 1-5`"));
     }
     Cron::from_str(expression).map_err(|error| {
         let why = parser_error(&error.to_string());
-        Refusal::new(Code::InvalidArguments, format!("`{shown}` is not a cron expression: {why}")).hint(
+        refusal!(InvalidArguments, "`{shown}` is not a cron expression: {why}").hint(
             "minute 0-59, hour 0-23, day 1-31, month 1-12, weekday 0-7 or SUN-SAT, such as `*/15 8-18 * * MON-FRI`",
         )
     })
@@ -263,7 +255,7 @@ pub fn time_zone(name: &str) -> Result<TimeZone, Refusal> {
     if let Some(zone) = known.then(|| ZONES.get(name).ok()).flatten() {
         return Ok(zone);
     }
-    let refusal = Refusal::new(Code::InvalidArguments, format!("there is no time zone `{}`", shown(name, 64)));
+    let refusal = refusal!(InvalidArguments, "there is no time zone `{}`", shown(name, 64));
     let all: Vec<String> = ZONES.available().map(|zone| zone.to_string()).collect();
     // The name of a city alone suggests the zone of that city.
     let city = all.iter().find(|zone| {
@@ -281,351 +273,53 @@ pub fn time_zone(name: &str) -> Result<TimeZone, Refusal> {
 /// As [`time_zone`], and `InvalidArguments` for an instant out of range.
 pub fn minute_of_day(at: Timestamp, zone: &str) -> Result<u32, Refusal> {
     let zone = time_zone(zone)?;
-    let out = |_| Refusal::new(Code::InvalidArguments, format!("{at} is out of range"));
+    let out = |_| refusal!(InvalidArguments, "{at} is out of range");
     let local = jiff::Timestamp::from_millisecond(at.0).map_err(out)?.to_zoned(zone);
     Ok(u32::from(local.hour().unsigned_abs()) * 60 + u32::from(local.minute().unsigned_abs()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::words::instant;
-    use super::*;
-    use proptest::prelude::*;
+/// The wait until a one-shot that could not go off is tried again.
+pub const TRY_AGAIN: Duration = Duration::from_secs(30);
 
-    fn at(text: &str) -> Timestamp {
-        instant("t", text).unwrap()
-    }
+/// A slot that is no further ahead than this may have gone off before the clock was put back. It does
+/// not go off twice.
+const DONE_MAX: Duration = Duration::from_secs(60);
 
-    fn rule(expression: &str, zone: &str) -> When {
-        When::Cron { expression: expression.into(), zone: Some(zone.into()) }
-    }
-
-    /// The first slots after an instant, in UTC.
-    fn slots(when: &When, after: &str, count: usize) -> Vec<String> {
-        let slots = Slots::of(when).unwrap();
-        let mut last = at(after);
-        (0..count)
-            .map_while(|_| {
-                last = slots.next_after(last)?;
-                Some(last.rfc3339()[..16].to_owned())
-            })
-            .collect()
-    }
-
-    #[test]
-    fn a_fixed_slot_moves_out_of_a_skipped_hour_and_runs_once_in_a_repeated_hour() {
-        // Berlin goes from 02:00 to 03:00 on 29 March 2026 and from 03:00 to 02:00 on 25 October.
-        let daily = rule("30 2 * * *", "Europe/Berlin");
-        assert_eq!(slots(&daily, "2026-03-28T00:00Z", 3), ["2026-03-28T01:30", "2026-03-29T01:00", "2026-03-30T00:30"]);
-        assert_eq!(slots(&daily, "2026-10-24T12:00Z", 2), ["2026-10-25T00:30", "2026-10-26T01:30"]);
-        let half_hours = rule("*/30 * * * *", "Europe/Berlin");
-        assert_eq!(
-            slots(&half_hours, "2026-10-25T00:00Z", 4),
-            ["2026-10-25T00:30", "2026-10-25T01:00", "2026-10-25T01:30", "2026-10-25T02:00"]
-        );
-        assert_eq!(slots(&half_hours, "2026-03-29T00:30Z", 2), ["2026-03-29T01:00", "2026-03-29T01:30"]);
-    }
-
-    /// For each rule, its slots within a span around a change of the clock.
-    fn expect(zone: &str, (from, to): (&str, &str), rules: &[(&str, &[&str])]) {
-        for (expression, expected) in rules {
-            let found = slots(&rule(expression, zone), from, 1_000);
-            let found: Vec<&String> = found.iter().take_while(|slot| slot.as_str() < to).collect();
-            assert_eq!(found, *expected, "{expression} in {zone}");
+impl Schedule {
+    /// The schedule as it must be at `now`, after this jump of the clock if there was one. `None` if
+    /// nothing changes.
+    pub fn computed_again(&self, jump: Option<Jump>, now: Timestamp) -> Option<Self> {
+        let next_at = self.next_at?;
+        let mut again = self.clone();
+        match &mut again.when {
+            // A duration goes on from where it was, and it never began in the future.
+            When::After { anchor, .. } => *anchor = jump.map_or(*anchor, |jump| jump.moved(*anchor)).min(now),
+            // Its first interval began when it was made. A later anchor is a person's date.
+            When::Every { every_ms, anchor } if now < *anchor && *anchor <= self.created_at => {
+                // Back by whole intervals.
+                let every_ms = i64::try_from(*every_ms).unwrap_or(i64::MAX).max(1);
+                let over = (i128::from(anchor.0) - i128::from(now.0)).rem_euclid(i128::from(every_ms));
+                let over = i64::try_from(over).unwrap_or(0);
+                *anchor = Timestamp(now.0.saturating_add(over).saturating_sub(every_ms));
+            }
+            _ => {}
         }
-    }
-
-    // covers: SCHED-04
-    #[test]
-    fn times_of_the_day_have_one_slot_each_over_a_skipped_and_a_repeated_hour() {
-        // Berlin, as above.
-        let spring = ("2026-03-29T00:00Z", "2026-03-29T02:30");
-        let (before, after) = ("2026-03-29T00:30", "2026-03-29T01:00");
-        expect(
-            "Europe/Berlin",
-            spring,
-            &[
-                ("30 2 * * *", &[after]),
-                ("0,30 2 * * *", &[after]),
-                ("15-45 2 * * *", &[after]),
-                ("0 2,14 * * *", &[after]),
-                ("30 1-3 * * *", &[before, after, "2026-03-29T01:30"]),
-                ("0 2,3 * * *", &[after]),
-                ("0 30 2 * * *", &[after]),
-                // Real time goes on: nothing is skipped, so nothing is made up for.
-                ("0 * * * *", &[after, "2026-03-29T02:00"]),
-                ("*/15 2 * * *", &[]),
-            ],
-        );
-        let autumn = ("2026-10-24T23:00Z", "2026-10-25T02:30");
-        let (first, second) = ("2026-10-25T00:30", "2026-10-25T01:30");
-        expect(
-            "Europe/Berlin",
-            autumn,
-            &[
-                ("30 2 * * *", &[first]),
-                ("0,30 2 * * *", &["2026-10-25T00:00", first]),
-                ("30 2,14 * * *", &[first]),
-                ("30 1-3 * * *", &["2026-10-24T23:30", first, "2026-10-25T02:30"][..2]),
-                ("30 * * * *", &["2026-10-24T23:30", first, second]),
-                ("*/30 2 * * *", &["2026-10-25T00:00", first, "2026-10-25T01:00", second]),
-            ],
-        );
-        // From the second pass, the times of the first one have been.
-        assert_eq!(slots(&rule("0,30 2 * * *", "Europe/Berlin"), "2026-10-25T01:10Z", 1), ["2026-10-26T01:00"]);
-        // New York, 8 March and 1 November 2026.
-        let daily = "30 2 * * *";
-        expect(
-            "America/New_York",
-            ("2026-03-07T12:00Z", "2026-03-09T12:00"),
-            &[(daily, &["2026-03-08T07:00", "2026-03-09T06:30"])],
-        );
-        let nightly = "30 1,13 * * *";
-        let once = ["2026-11-01T05:30", "2026-11-01T18:30", "2026-11-02T06:30"];
-        expect("America/New_York", ("2026-11-01T00:00Z", "2026-11-02T12:00"), &[(nightly, &once)]);
-    }
-
-    // covers: SCHED-04
-    #[test]
-    fn zones_that_change_by_half_an_hour_at_midnight_or_by_a_day_lose_no_slot() {
-        // Lord Howe goes back by half an hour on 5 April 2026 (02:00 to 01:30) and ahead on 4 October (02:00 to 02:30).
-        expect(
-            "Australia/Lord_Howe",
-            ("2026-04-04T14:00Z", "2026-04-04T17:00"),
-            &[
-                ("45 1 * * *", &["2026-04-04T14:45"]),
-                ("45 1,2 * * *", &["2026-04-04T14:45", "2026-04-04T16:15"]),
-                ("45 * * * *", &["2026-04-04T14:45", "2026-04-04T15:15", "2026-04-04T16:15"]),
-            ],
-        );
-        expect(
-            "Australia/Lord_Howe",
-            ("2026-10-03T12:00Z", "2026-10-04T00:00"),
-            &[("15 2 * * *", &["2026-10-03T15:30"])],
-        );
-        // Nuuk skips the last hour of Saturday, 28 March 2026: the first instant after it is a Sunday.
-        let saturday = ("2026-03-28T12:00Z", "2026-03-30T12:00");
-        expect(
-            "America/Nuuk",
-            saturday,
-            &[("30 23 * * 6", &["2026-03-29T01:00"]), ("0 23 28 3 *", &["2026-03-29T01:00"])],
-        );
-        // Havana skips the first hour of 8 March 2026.
-        expect("America/Havana", ("2026-03-07T12:00Z", "2026-03-08T12:00"), &[("0 0 * * 0", &["2026-03-08T05:00"])]);
-        // Apia had no 30 December 2011.
-        let month = ("2011-12-29T00:00Z", "2011-12-31T23:00");
-        let friday = ["2011-12-30T10:00"];
-        expect("Pacific/Apia", month, &[("30 2 30 * *", &friday), ("0,15,30 2,20 * * 5", &friday)]);
-        let daily = ["2011-12-29T12:30", "2011-12-30T10:00", "2011-12-30T12:30", "2011-12-31T12:30"];
-        expect("Pacific/Apia", month, &[("30 2 * * *", &daily), ("30 */24 30 12 *", &[])]);
-    }
-
-    #[test]
-    fn leap_days_and_the_far_future_have_slots() {
-        let leap = rule("0 12 29 2 *", "UTC");
-        assert_eq!(slots(&leap, "2026-01-01T00:00Z", 2), ["2028-02-29T12:00", "2032-02-29T12:00"]);
-        assert_eq!(slots(&rule("0 0 1 1 *", "UTC"), "2999-06-01", 1), ["3000-01-01T00:00"]);
-        assert_eq!(Slots::of(&rule("* * * * *", "UTC")).unwrap().next_after(Timestamp(i64::MAX)), None);
-    }
-
-    #[test]
-    fn errors_of_the_expression_parser_are_reworded() {
-        let message = |expression: &str| Slots::of(&rule(expression, "UTC")).unwrap_err().message;
-        assert!(message("*/0 * * * *").contains("`/`"));
-        for wrong in ["61 * * * *", "x * * * *"] {
-            let message = message(wrong);
-            assert!(!message.contains("error:") && !message.ends_with('.'), "{message}");
-        }
-    }
-
-    #[test]
-    fn invalid_rules_are_refused_with_a_reason() {
-        let now = at("2026-11-21T22:00Z");
-        let refused = |when: &When| first_slot(when, now, 10).unwrap_err();
-        for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *"] {
-            assert_eq!(refused(&rule(never, "UTC")).code, Code::InvalidArguments, "{never}");
-        }
-        for fields in ["", "* * * *", "0 0 0 1 1 * 2030", "@daily"] {
-            assert_eq!(refused(&rule(fields, "UTC")).code, Code::InvalidArguments, "{fields}");
-        }
-        for wrong in ["61 * * * *", "* 24 * * *", "a b c d e", "*/0 * * * *", "5-1 * * * *"] {
-            assert_eq!(refused(&rule(wrong, "UTC")).code, Code::InvalidArguments, "{wrong}");
-        }
-        assert!(refused(&rule("* * * * *", "Europe/Berln")).hint.unwrap().contains("Europe/Berlin"));
-        assert!(refused(&rule("* * * * *", "berlin")).hint.unwrap().contains("Europe/Berlin"));
-        assert!(refused(&rule("* * * * *", "Mars/Olympus_Mons_and_more")).hint.is_some());
-        assert_eq!(refused(&rule("* * * * * *", "UTC")).code, Code::RateLimited);
-        assert!(first_slot(&rule("0,50 0,59 0,23 * * *", "UTC"), now, 10).is_ok());
-        assert!(first_slot(&rule("0,50 0,59 0,23 * * *", "UTC"), now, 11).unwrap_err().message.contains("10s"));
-        assert_eq!(refused(&When::Every { every_ms: 9_999, anchor: now }).code, Code::RateLimited);
-        assert_eq!(refused(&When::Every { every_ms: 0, anchor: now }).code, Code::InvalidArguments);
-        assert_eq!(refused(&When::At { at: now }).code, Code::InvalidArguments);
-        assert_eq!(refused(&When::At { at: Timestamp(i64::MAX / 2) }).code, Code::InvalidArguments);
-        assert_eq!(first_slot(&rule("0 9 * * 1-5", "Europe/Berlin"), now, 10).unwrap(), at("2026-11-23T08:00Z"));
-    }
-
-    #[test]
-    fn a_clock_that_jumps_ahead_passes_slots_and_one_that_goes_back_passes_none() {
-        let hourly = Slots::of(&rule("0 * * * *", "UTC")).unwrap();
-        let due = at("2026-11-21T12:00Z");
-        let three = Passed { last: at("2026-11-21T14:00Z"), count: 3 };
-        assert_eq!(hourly.passed(due, at("2026-11-21T14:59Z")), three);
-        assert_eq!(hourly.passed(due, at("2026-11-21T11:00Z")), Passed { last: due, count: 1 });
-        let minutes = Slots::of(&When::Every { every_ms: 60_000, anchor: due }).unwrap();
-        assert_eq!(minutes.passed(due, at("2026-11-22T12:00:30Z")).count, 1_441);
-        assert_eq!(minutes.next_after(due), Some(at("2026-11-21T12:01Z")));
-        assert_eq!(minutes.next_after(at("2026-11-20")), Some(due));
-    }
-
-    // covers: SCHED-04
-    #[test]
-    fn minute_of_day_follows_the_zone() {
-        assert_eq!(minute_of_day(at("2026-11-21T22:30Z"), "Europe/Berlin").unwrap(), 23 * 60 + 30);
-        assert_eq!(minute_of_day(at("2026-07-01T22:30Z"), "Europe/Berlin").unwrap(), 30);
-    }
-
-    fn expression() -> impl Strategy<Value = String> {
-        let field = |most: u32| {
-            prop_oneof![
-                Just("*".to_owned()),
-                (0..most).prop_map(|n| n.to_string()),
-                (2..most.max(3)).prop_map(|n| format!("*/{n}"))
-            ]
-        };
-        (field(60), field(24), (1u32..=31), field(7)).prop_map(|(minute, hour, day, weekday)| {
-            let day = if day % 3 == 0 { day.to_string() } else { "*".to_owned() };
-            format!("{minute} {hour} {day} * {weekday}")
-        })
-    }
-
-    /// A field and the numbers that it means; whether it has a star or a step.
-    fn field(most: u32) -> impl Strategy<Value = (String, Vec<u32>, bool)> {
-        prop_oneof![
-            Just(("*".to_owned(), (0..most).collect(), true)),
-            (2..most).prop_map(move |n| (format!("*/{n}"), (0..most).step_by(n as usize).collect(), true)),
-            (0..most).prop_map(|n| (n.to_string(), vec![n], false)),
-            prop::collection::btree_set(0..most, 2..5).prop_map(|set| {
-                let texts: Vec<String> = set.iter().map(u32::to_string).collect();
-                (texts.join(","), set.into_iter().collect(), false)
-            }),
-            (0..most, 0..most).prop_map(|(one, other)| {
-                let (from, to) = (one.min(other), one.max(other));
-                (format!("{from}-{to}"), (from..=to).collect(), false)
-            }),
-        ]
-    }
-
-    /// A zone, and an instant up to a day before it changes its clocks.
-    fn change() -> impl Strategy<Value = (&'static str, &'static str)> {
-        prop::sample::select(vec![
-            ("Europe/Berlin", "2026-03-28T12:00Z"),
-            ("Europe/Berlin", "2026-10-24T12:00Z"),
-            ("Europe/Dublin", "2026-10-24T12:00Z"),
-            ("America/New_York", "2026-03-07T12:00Z"),
-            ("America/New_York", "2026-10-31T12:00Z"),
-            ("America/Nuuk", "2026-03-28T06:00Z"),
-            ("America/Nuuk", "2026-10-24T06:00Z"),
-            ("America/Havana", "2026-03-07T12:00Z"),
-            ("America/Havana", "2026-10-31T12:00Z"),
-            ("America/Santiago", "2026-09-05T12:00Z"),
-            ("Antarctica/Troll", "2026-03-28T12:00Z"),
-            ("Antarctica/Troll", "2026-10-24T12:00Z"),
-            ("Australia/Lord_Howe", "2026-04-04T06:00Z"),
-            ("Australia/Lord_Howe", "2026-10-03T06:00Z"),
-            ("Pacific/Chatham", "2026-04-04T06:00Z"),
-            ("Pacific/Apia", "2011-12-29T20:00Z"),
-            ("Pacific/Kwajalein", "1993-08-20T20:00Z"),
-            ("UTC", "2026-03-28T12:00Z"),
-        ])
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(128))]
-
-        // covers: SCHED-04
-        #[test]
-        fn over_a_change_of_the_clock_every_slot_is_there_once(
-            (minute, minutes, minute_runs) in field(60),
-            (hour, hours, hour_runs) in field(24),
-            weekday in prop::option::of(0i8..7),
-            (zone, start) in change(),
-        ) {
-            let expression = format!("{minute} {hour} * * {}", weekday.map_or("*".to_owned(), |day| day.to_string()));
-            let (found, place) = (Slots::of(&rule(&expression, zone)).unwrap(), time_zone(zone).unwrap());
-            let is_meant = |wall: DateTime| {
-                minutes.contains(&u32::from(wall.minute().unsigned_abs()))
-                    && hours.contains(&u32::from(wall.hour().unsigned_abs()))
-                    && weekday.is_none_or(|day| wall.weekday().to_sunday_zero_offset() == day)
-            };
-            // What the clocks of the zone show, minute by minute, and what they never show.
-            let start = at(start);
-            let instants: Vec<Timestamp> = (0..2 * 24 * 60).map(|n| Timestamp(start.0 + n * 60_000)).collect();
-            let wall = |at: Timestamp| jiff::Timestamp::from_millisecond(at.0).unwrap().to_zoned(place.clone()).datetime();
-            let (mut latest, mut expected) = (wall(Timestamp(start.0 - 60_000)), Vec::new());
-            for instant in instants {
-                let shown = wall(instant);
-                let mut skipped = latest + jiff::Span::new().minutes(1);
-                let mut is_slot = false;
-                while !(minute_runs || hour_runs) && skipped < shown {
-                    is_slot |= is_meant(skipped);
-                    skipped += jiff::Span::new().minutes(1);
+        again.next_at = Some(match (self.when.once_at(), again.when.once_at()) {
+            (Some(before), Some(at)) if before == next_at => at,
+            // It could not go off at its time and is tried again.
+            (_, Some(at)) => next_at.min(at.max(now.plus(TRY_AGAIN))),
+            _ => {
+                let slots = Slots::of(&again.when).ok()?;
+                match slots.next_after(now.plus(DONE_MAX)) {
+                    Some(latest) if latest < next_at => slots.next_after(now).unwrap_or(next_at),
+                    _ => next_at,
                 }
-                let is_new = shown > latest || minute_runs || hour_runs;
-                if is_slot || (is_new && is_meant(shown)) {
-                    expected.push(instant);
-                }
-                latest = latest.max(shown);
             }
-            let end = Timestamp(start.0 + 2 * 24 * 3_600_000);
-            let mut last = Timestamp(start.0 - 1);
-            let mut seen = Vec::new();
-            while let Some(next) = found.next_after(last).filter(|next| *next < end) {
-                seen.push(next);
-                last = next;
-            }
-            prop_assert_eq!(&seen, &expected, "{} in {}", expression, zone);
-            // Whenever the daemon looks, it finds the next of them.
-            for pair in seen.windows(2) {
-                let between = Timestamp(pair[0].0 + (pair[1].0 - pair[0].0) / 2);
-                prop_assert_eq!(found.next_after(between), Some(pair[1]), "{} in {}", expression, zone);
-            }
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn slots_rise_strictly_over_both_changes_of_the_clock(
-            expression in expression(),
-            zone in prop::sample::select(vec!["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]),
-            start in prop::sample::select(vec!["2026-03-28T20:00Z", "2026-10-24T20:00Z", "2027-12-31T00:00Z"]),
-        ) {
-            let slots = Slots::of(&rule(&expression, zone)).unwrap();
-            let mut last = at(start);
-            for _ in 0..40 {
-                let Some(next) = slots.next_after(last) else { break };
-                prop_assert!(next > last);
-                // From any time between two slots the next slot is the same.
-                let between = Timestamp(last.0 + (next.0 - last.0) / 2);
-                prop_assert_eq!(slots.next_after(between), Some(next), "{} in {} after {}", expression, zone, between);
-                last = next;
-            }
-        }
-
-        // covers: SCHED-04
-        #[test]
-        fn intervals_are_multiples_of_their_anchor(every in 1i64..100_000_000, anchor in 0i64..4_000_000_000_000, after in 0i64..4_000_000_000_000) {
-            let slots = Slots::of(&When::Every { every_ms: every.unsigned_abs(), anchor: Timestamp(anchor) }).unwrap();
-            let next = slots.next_after(Timestamp(after)).unwrap();
-            prop_assert!(next.0 > after && next.0 >= anchor);
-            prop_assert_eq!((next.0 - anchor) % every, 0);
-            prop_assert!(next.0 == anchor || next.0 - every <= after);
-        }
-
-        #[test]
-        fn no_expression_and_no_zone_causes_a_panic(expression in "[0-9*,/#LW?@A-Z\\- ]{0,40}", zone in "\\PC{0,20}") {
-            let _ = Slots::of(&rule(&expression, &zone));
-        }
+        });
+        (again != *self).then_some(again)
     }
 }
+
+#[cfg(test)]
+#[path = "slots_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::refusal;
 use crate::refusal::{Code, Refusal};
 use crate::text::{clip, one_line, shown};
 use crate::time::Timestamp;
@@ -24,7 +25,7 @@ const UNITS: [(&str, u64); 6] =
 /// `InvalidArguments` with the name of the field and the format.
 pub fn duration(field: &str, text: &str) -> Result<Duration, Refusal> {
     let wrong = |why: &str| {
-        Refusal::new(Code::InvalidArguments, format!("{field}: `{}` {why}", shown(text, 60)))
+        refusal!(InvalidArguments, "{field}: `{}` {why}", shown(text, 60))
             .hint("write whole numbers with their units, such as 90s, 5m, 1h30m or 2d")
     };
     let mut rest = text.trim();
@@ -54,7 +55,6 @@ pub fn duration(field: &str, text: &str) -> Result<Duration, Refusal> {
 }
 
 /// The duration in the form that the function [`duration`] parses: `1h30m`.
-#[must_use]
 pub fn duration_text(duration: Duration) -> String {
     let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut text = String::new();
@@ -74,7 +74,7 @@ pub fn duration_text(duration: Duration) -> String {
 /// `InvalidArguments` with the name of the field and the format.
 pub fn instant(field: &str, text: &str) -> Result<Timestamp, Refusal> {
     read_instant(text.trim()).ok_or_else(|| {
-        Refusal::new(Code::InvalidArguments, format!("{field}: `{}` is not a time", shown(text, 60)))
+        refusal!(InvalidArguments, "{field}: `{}` is not a time", shown(text, 60))
             .hint("write it like 2026-11-30T18:00:00Z; without a zone it is UTC")
     })
 }

@@ -3,7 +3,7 @@
 
 use ghost_domain::conversation::WEBHOOK;
 use ghost_domain::reply_tokens::read_announcement;
-use ghost_domain::schedule::threads::{check_own_thread, check_thread};
+use ghost_domain::schedule::mode::{check_own_thread, check_thread};
 
 use crate::chat::{self, NewPost, Speaker};
 use crate::conversations;

@@ -2,7 +2,7 @@
 //! watch.
 
 use ghost_domain::journal::FilePlan;
-use ghost_domain::ledger::BYTES_PER_TOKEN;
+use ghost_domain::usage::BYTES_PER_TOKEN;
 use ghost_domain::text::{cut_json, cut_marked};
 
 use super::ownership::working_turn;

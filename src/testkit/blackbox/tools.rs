@@ -11,10 +11,10 @@ use async_trait::async_trait;
 use ghost_domain::{Code, Money, Refusal};
 use ghost_operations::Tx;
 use ghost_tools::CallContext;
-use ghost_tools::tool::{Output, OutsideTool, Run, Tool, WorldTool};
+use ghost_tools::tool::{Output, OutsideTool, Run, Tool, WorldTool, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The environment variable with the path of the file that `test.effect` writes to.
 pub const EFFECTS: &str = "GHOST_TEST_EFFECTS";
@@ -56,9 +56,8 @@ struct Effect {
 
 #[async_trait]
 impl OutsideTool for Effect {
-    type Params = EffectParams;
-
-    async fn run(&self, call: &CallContext, params: EffectParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let params: EffectParams = parse(arguments)?;
         let Some(file) = self.effects.clone() else {
             return Err(Refusal::new(Code::Unavailable, format!("{EFFECTS} is not set")));
         };
@@ -89,9 +88,8 @@ struct Panic {
 
 #[async_trait]
 impl OutsideTool for Panic {
-    type Params = PanicParams;
-
-    async fn run(&self, _: &CallContext, params: PanicParams) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let params: PanicParams = parse(arguments)?;
         assert!(is_calm(self.calm.as_ref()), "test.panic: {}", params.words);
         Ok(json!({ "calm": true }).into())
     }
@@ -110,9 +108,8 @@ struct Poison {
 
 #[async_trait]
 impl WorldTool for Poison {
-    type Params = PoisonParams;
-
-    fn apply(&self, _: &CallContext, params: PoisonParams, _: &mut Tx) -> Result<Output, Refusal> {
+    fn apply(&self, _: &CallContext, arguments: Value, _: &mut Tx) -> Result<Output, Refusal> {
+        let params: PoisonParams = parse(arguments)?;
         let poisoned = params.text.contains("poison") && !is_calm(self.calm.as_ref());
         assert!(!poisoned, "test.poison: {}", params.text);
         Ok(json!({ "swallowed": params.text }).into())
@@ -133,9 +130,8 @@ struct Charge;
 
 #[async_trait]
 impl OutsideTool for Charge {
-    type Params = ChargeParams;
-
-    async fn run(&self, _: &CallContext, params: ChargeParams) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let params: ChargeParams = parse(arguments)?;
         let failed = params.fails.then_some(Code::ExecFailed);
         Ok(Output { cost: Some(Money(params.micros)), failed, ..json!({ "charged": params.micros }).into() })
     }
@@ -149,9 +145,7 @@ struct Hang;
 
 #[async_trait]
 impl OutsideTool for Hang {
-    type Params = HangParams;
-
-    async fn run(&self, _: &CallContext, _: HangParams) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, _: Value) -> Result<Output, Refusal> {
         std::future::pending().await
     }
 }
@@ -169,9 +163,7 @@ struct BreakStore;
 
 #[async_trait]
 impl OutsideTool for BreakStore {
-    type Params = HangParams;
-
-    async fn run(&self, call: &CallContext, _: HangParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, _: Value) -> Result<Output, Refusal> {
         let mut feed = call.services.store.feed();
         let waker = Waker::from(Arc::new(Brittle));
         let mut next = Box::pin(feed.recv());

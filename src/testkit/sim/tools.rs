@@ -8,10 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
 use ghost_operations::Tx;
+use ghost_tools::tool::parse;
 use ghost_tools::{CallContext, Output, OutsideTool, Run, Tool, WorldTool};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Name of the tool with an effect outside the world.
 pub const OUTSIDE: &str = "sim.outside";
@@ -93,9 +94,8 @@ struct Outside(OutsideLog);
 
 #[async_trait]
 impl OutsideTool for Outside {
-    type Params = OutsideParams;
-
-    async fn run(&self, call: &CallContext, params: OutsideParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let params: OutsideParams = parse(arguments)?;
         let panics = {
             let mut outside = self.0.open();
             *outside.executions.entry(params.token.clone()).or_default() += 1;
@@ -132,9 +132,8 @@ struct Mark;
 
 #[async_trait]
 impl WorldTool for Mark {
-    type Params = MarkParams;
-
-    fn apply(&self, _: &CallContext, params: MarkParams, w: &mut Tx) -> Result<Output, Refusal> {
+    fn apply(&self, _: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output, Refusal> {
+        let params: MarkParams = parse(arguments)?;
         let key = mark_key(&params.token);
         let before = w.meta_get(&key)?.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
         w.meta_put(&key, &(before + 1).to_string())?;
@@ -150,9 +149,7 @@ struct Poison(OutsideLog);
 
 #[async_trait]
 impl WorldTool for Poison {
-    type Params = PoisonParams;
-
-    fn apply(&self, call: &CallContext, _: PoisonParams, w: &mut Tx) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, _: Value, w: &mut Tx) -> Result<Output, Refusal> {
         self.0.open().panicked.insert(call.caller.agent_id.clone());
         // This write must be rolled back.
         w.meta_put(&mark_key("poison"), "1")?;

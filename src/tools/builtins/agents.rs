@@ -8,17 +8,12 @@ use cap_std::fs::Dir;
 use ghost_config::plan::HeartbeatPlan;
 use ghost_domain::text::one_line;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal, refusal};
+use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired};
 use ghost_operations::agents::{self as rules, NewAgent};
 use ghost_operations::schedules::Wanted;
-use ghost_operations::{Result, Tx};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
-use super::common::{LIST_BYTES, agent_id, agent_of, fitting, listed, not_blank, without_nulls};
-use crate::context::CallContext;
-use crate::effect::Output;
+use super::common::*;
 use crate::workspace::{Lines, io_refusal, list_dir, read_text};
 
 /// The largest number of characters in an agent's name.
@@ -130,7 +125,6 @@ pub(super) fn uptime(call: &CallContext, agent: &Agent) -> Option<u64> {
 }
 
 /// The heartbeat that an agent should have.
-#[must_use]
 pub fn wanted_heartbeat(heartbeat: &HeartbeatPlan) -> Wanted {
     let every_ms = u64::try_from(heartbeat.every.as_millis()).unwrap_or(u64::MAX);
     Wanted { every_ms, target: heartbeat.target.clone() }

@@ -11,19 +11,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ghost_domain::json_text::readable;
 use ghost_domain::text::{clip, shown};
-use ghost_domain::{Refusal, refusal};
-use ghost_operations::Result;
+use ghost_domain::text_enum;
 use ghost_sandbox::{Alone, End, PROXY, Sandbox};
 use ghost_web::{Web, filename};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
 
-use super::common::without_nulls;
+use super::common::*;
 use super::places::{Scope, put, target};
 use super::web::{DOWNLOADS, SOURCE, web_of};
-use crate::context::CallContext;
-use crate::effect::Output;
 use crate::workspace::sha256_hex;
 
 /// What runs in the container.
@@ -44,15 +38,18 @@ const SIDE_MAX: u32 = 4_096;
 const FILE_MAX: usize = 12 << 20;
 const ANSWER_MAX: usize = 2 * FILE_MAX;
 
-/// What to do with a page.
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-enum Action {
-    #[default]
-    Text,
-    Html,
-    Screenshot,
-    Pdf,
+text_enum! {
+    /// What to do with a page.
+    Action, "action" {
+        /// Its text; the default.
+        Text = "text",
+        /// Its HTML.
+        Html = "html",
+        /// A picture of it.
+        Screenshot = "screenshot",
+        /// A PDF of it.
+        Pdf = "pdf",
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -61,8 +58,7 @@ pub(super) struct BrowserParams {
     /// The whole address, http or https.
     url: String,
     /// `text` of the page (the default), its `html`, or a `screenshot` or `pdf` as a file.
-    #[serde(default)]
-    action: Action,
+    action: Option<Action>,
     /// Where to save a screenshot or PDF; a name in your own `downloads/` if absent.
     output_path: Option<String>,
     /// Where `output_path` is: `agent`: your own directory (the default); `world`: the shared root.
@@ -82,7 +78,6 @@ pub(super) struct BrowserParams {
 }
 
 /// Why a world has no browser; `None` if it has one.
-#[must_use]
 pub fn absent_browser(sandbox: &Result<Arc<dyn Sandbox>, String>, web: &Result<Arc<Web>, String>) -> Option<String> {
     let sandbox = match (sandbox, web) {
         (Err(why), _) => return Some(format!("there is no sandbox: {why}")),
@@ -122,8 +117,8 @@ pub(super) async fn browser(call: &CallContext, params: BrowserParams) -> Result
         .services
         .sandbox()
         .ok_or_else(|| refusal!(Unavailable, "this world has no sandbox").hint("do it without a browser"))?;
-    let viewport = viewport(params.viewport)?;
-    let is_file = matches!(params.action, Action::Screenshot | Action::Pdf);
+    let (viewport, action) = (viewport(params.viewport)?, params.action.unwrap_or(Action::Text));
+    let is_file = matches!(action, Action::Screenshot | Action::Pdf);
     // What cannot be saved is not opened.
     let given = match params.output_path.as_deref().filter(|_| is_file) {
         Some(path) => Some(target(call, path, params.scope).await?),
@@ -132,13 +127,6 @@ pub(super) async fn browser(call: &CallContext, params: BrowserParams) -> Result
     let url = web.reach(&params.url).await?;
     let length = params.max_length.unwrap_or(LENGTH_DEFAULT).clamp(1, LENGTH_MAX) as usize;
     let wait_ms = params.wait_ms.unwrap_or(0).min(20_000);
-    // Not by `Serialize`: with it, the schema would name the default.
-    let action = match params.action {
-        Action::Text => "text",
-        Action::Html => "html",
-        Action::Screenshot => "screenshot",
-        Action::Pdf => "pdf",
-    };
     let want = json!({
         "url": url.as_str(), "action": action, "proxy": PROXY, "viewport": viewport, "full_page": params.full_page,
         "wait_ms": wait_ms, "load_seconds": LOAD_SECONDS, "seconds": SECONDS, "text_max": LENGTH_MAX,
@@ -178,7 +166,7 @@ pub(super) async fn browser(call: &CallContext, params: BrowserParams) -> Result
         return Ok(Output::cut(without_nulls(facts), truncated));
     };
     let bytes = STANDARD.decode(data).map_err(|error| failed(&url_shown(&url), &error.to_string()))?;
-    let (kind, start): (&str, &[u8]) = match params.action {
+    let (kind, start): (&str, &[u8]) = match action {
         Action::Pdf => ("application/pdf", b"%PDF-"),
         _ => ("image/png", b"\x89PNG\r\n\x1a\n"),
     };
@@ -190,7 +178,7 @@ pub(super) async fn browser(call: &CallContext, params: BrowserParams) -> Result
         Some(path) => path,
         None => {
             let host = url.host_str().unwrap_or("page").to_owned();
-            let ending = if params.action == Action::Pdf { "pdf" } else { "png" };
+            let ending = if action == Action::Pdf { "pdf" } else { "png" };
             let name = filename::of(&url, Some(&format!("filename=\"{host}.{ending}\"")), kind, &sha256);
             target(call, &format!("{DOWNLOADS}/{name}"), Scope::Agent).await?
         }

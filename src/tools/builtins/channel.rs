@@ -6,17 +6,12 @@ use ghost_config::plan::Plan;
 use ghost_domain::conversation::{is_file_name, is_mime_type, mime_of};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{ActionKind, ApprovalPlan, Attachment, BoundFile, ChannelContext, Conversation, Refusal, refusal};
+use ghost_domain::{ActionKind, ApprovalPlan, Attachment, BoundFile, ChannelContext, Conversation};
 use ghost_operations::conversations::{self as rules, AllowedActions, ChannelAction, Handover, Post};
-use ghost_operations::{Result, Tx};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::common::{agent_id, not_blank};
+use super::common::*;
 use super::places::{Scope, resolve};
-use crate::context::{CallContext, Caller};
-use crate::effect::Output;
+use crate::context::Caller;
 use crate::tool::{Approvable, Need, acts_in_its_conversation};
 
 /// The largest number of files in one call. The limit of a message is a setting of the world.

@@ -1,18 +1,12 @@
 //! The tools for chat channels: create, post, invite, remove, list, read
 //! the history.
 
-use ghost_domain::{ChannelName, ChatPost, refusal};
+use ghost_domain::{ChannelName, ChatPost};
 use ghost_operations::chat::{
     self as rules, ChannelView, HISTORY_DEFAULT, HistoryQuery, NewChannel, NewPost, Speaker, shown_name,
 };
-use ghost_operations::{Result, Tx};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::common::{LIST_BYTES, Nothing, agent_id, agent_ids, fitting, listed, without_nulls};
-use crate::context::CallContext;
-use crate::effect::Output;
+use super::common::*;
 
 /// The largest history result, in bytes of JSON, so that the model gets it whole.
 const HISTORY_BYTES: usize = 160 * 1024;

@@ -11,16 +11,13 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use ghost_acp::{self as acp, CannotResume, Outcome, Session, SessionId, Streams, Task, Timeouts};
 use ghost_coding::{Compactor, Exit, Format};
-use ghost_domain::{Code, Money, Refusal};
-use ghost_operations::Result;
+use ghost_domain::{Code, Money};
 use ghost_sandbox::{Capture, Command, Drain, End, Finished, Sandbox};
-use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::acp_host::{AcpHost, money};
-use crate::context::CallContext;
-use crate::effect::Output;
+use super::common::*;
 use crate::piped::PipedProcess;
 
 /// Characters of error output that the result of a failed run may show.

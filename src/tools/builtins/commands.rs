@@ -8,18 +8,14 @@ use ghost_config::plan::{Plan, SandboxKind};
 use ghost_domain::ids::GrantId;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Refusal, Timestamp, refusal};
-use ghost_operations::{Result, grants};
+use ghost_domain::{Code, Timestamp};
+use ghost_operations::grants;
 use ghost_policy::{Action, Judgement, judge};
 use ghost_sandbox::{Command, End, Feed, Finished};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
 
-use super::common::{not_blank, without_nulls};
+use super::common::*;
 use super::repositories::{self, git_identity};
-use crate::context::{CallContext, Caller, Writable};
-use crate::effect::Output;
+use crate::context::{Caller, Writable};
 use crate::manifest::Before;
 use crate::processes::{NewProcess, ProcessState};
 

@@ -1,16 +1,21 @@
-//! Helpers that several tools share: ids from text, lists of limited size, parts of results.
+//! Helpers that several tools share: ids from text, lists of limited size, parts of results. Each family imports all of it.
+
+// What nearly every file of a family needs.
+pub(super) use ghost_domain::{Refusal, refusal};
+pub(super) use ghost_operations::{Result, Tx};
+pub(super) use schemars::JsonSchema;
+pub(super) use serde::Deserialize;
+pub(super) use serde_json::{Value, json};
+
+pub(super) use crate::context::CallContext;
+pub(super) use crate::effect::Output;
 
 pub(super) use ghost_domain::refusal::not_blank;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{Spending, UsageSum};
-use ghost_domain::{Agent, AgentId, refusal};
+use ghost_domain::{Agent, AgentId};
 use ghost_operations::mail::{agent_named, no_agent};
-use ghost_operations::{Result, Tx};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use crate::effect::Output;
 pub(super) use crate::effect::without_nulls;
 
 /// The parameters of a tool that takes none.

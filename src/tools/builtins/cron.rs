@@ -3,18 +3,12 @@
 use ghost_domain::schedule::words::{duration, instant};
 use ghost_domain::schedule::{Deliver, JobMode, JobOptions, Missed, Payload, Session, WakeMode, When};
 use ghost_domain::text::clip;
-use ghost_domain::{Kind, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, refusal};
+use ghost_domain::{Kind, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp};
 use ghost_operations::mail::{NewMessage, deliver};
 use ghost_operations::schedules::{self as rules, NewSchedule};
-use ghost_operations::{Result, Tx};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::common::{LIST_BYTES, fitting, not_blank, without_nulls};
+use super::common::*;
 use super::schedules::{new_schedule, set, shown, wrong};
-use crate::context::CallContext;
-use crate::effect::Output;
 
 /// The largest number of runs in a result.
 const RUNS_SHOWN: u32 = 20;

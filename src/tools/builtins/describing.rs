@@ -8,20 +8,14 @@ use ghost_config::plan::web::{GooglePlan, Robots, SearchKind, SearchPlan, WebTar
 use ghost_config::plan::{Plan, SandboxPlan, WebPlan};
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{canonical, from_wire};
-use ghost_domain::{Refusal, refusal};
-use ghost_operations::Result;
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
-use crate::context::CallContext;
-use crate::effect::Output;
+use super::common::*;
 
 /// Hosts of commands that are named.
 const HOSTS_MAX: usize = 6;
 
 /// Sentences for the ends of descriptions, by the name of the tool.
-#[must_use]
 pub fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     if plan.sandbox.kind != SandboxKind::None {

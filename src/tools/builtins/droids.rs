@@ -4,22 +4,17 @@
 use std::collections::BTreeSet;
 
 use ghost_domain::droid::{OUTPUT_DEFAULT, TASK_FILE, TIMEOUT_DEFAULT, TIMEOUT_MAX};
-use ghost_domain::droid_id::DROIDS;
+use ghost_domain::ids::DROIDS;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::text::{clip, prefix_bytes};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, Droid, DroidMode, DroidTerms, Party, Refusal, refusal};
+use ghost_domain::{AgentId, Code, Droid, DroidMode, DroidTerms, Party};
 use ghost_operations::droids::{self as rules, NewDroid};
 use ghost_operations::mail::agent_named;
-use ghost_operations::{Result, Tx};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::common::{LIST_BYTES, extend, fitting, without_nulls};
+use super::common::*;
 use super::places::{Scope, only, resolve, written};
-use crate::context::CallContext;
-use crate::effect::{FileWork, Output};
+use crate::effect::FileWork;
 use crate::workspace::{EntryKind, Lines, sha256_hex};
 
 /// Bytes of the output that a check reads, and characters that it shows.

@@ -1,17 +1,12 @@
 //! The tools for knowledge and for the shared state. `ghost_operations` decides who may read and change an entry.
 
-use ghost_domain::grantee::grantees;
-use ghost_domain::{Grantee, KnowledgeEntry, StateEntry, refusal};
+use ghost_domain::knowledge::grantees;
+use ghost_domain::{Grantee, KnowledgeEntry, StateEntry};
 use ghost_operations::knowledge::{self as rules, Author, Wanted, Writing};
 use ghost_operations::shared_state::{self as state, Setting};
-use ghost_operations::{Result, Tx};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
-use super::common::{LIST_BYTES, fitting, within};
-use crate::context::CallContext;
-use crate::effect::Output;
+use super::common::*;
 
 /// The default and the largest number of entries in a list.
 const LIMIT_DEFAULT: u32 = 50;

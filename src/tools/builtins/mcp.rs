@@ -8,19 +8,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_config::plan::ToolboxPlan;
 use ghost_config::plan::toolbox::{Idempotency, McpPlan, McpTransport, ToolboxKind, TrustedTool};
-use ghost_domain::{Code, Refusal, refusal};
+use ghost_domain::Code;
 use ghost_mcp::{CallError, CallOptions, CallResult, Progress};
-use ghost_operations::Result;
 use ghost_sandbox::{Sandbox, ToolboxDir};
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
-use super::common::without_nulls;
-use super::settled;
-use crate::context::CallContext;
-use crate::effect::{AfterCrash, ErasedOutside, Output, Run};
-use crate::live::SourceTools;
+use super::common::*;
+use crate::effect::{AfterCrash, CALL_ID_META, OutsideTool, Run, question, settle};
 use crate::mcp::{Asking, Part, QUESTION_TIME, connection_for};
 use crate::parameters::lenient;
+use crate::registry::SourceTools;
 use crate::tool::Tool;
 
 /// How much longer than its request a call may take, in seconds: the server may have to be started.
@@ -41,7 +38,7 @@ pub(super) fn trusted_tools(
             Err(why) => found.absent.push((full, why)),
             Ok(schema) => {
                 let seconds = mcp.timeout.saturating_add(QUESTION_TIME).as_secs().saturating_add(MARGIN);
-                let run = Run::Outside(Arc::new(McpTool { toolbox: Arc::clone(toolbox), tool: tool.clone() }));
+                let run = Run::outside(McpTool { toolbox: Arc::clone(toolbox), tool: tool.clone() });
                 let tool = Tool::with_schema(&full, &tool.description, schema, run)
                     .from_toolbox(toolbox)
                     .within(u32::try_from(seconds).unwrap_or(u32::MAX));
@@ -79,7 +76,7 @@ struct McpTool {
 }
 
 #[async_trait]
-impl ErasedOutside for McpTool {
+impl OutsideTool for McpTool {
     async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output> {
         let full = self.toolbox.full(&self.tool.tool);
         let (ToolboxKind::Mcp(mcp), Some(connections)) = (&self.toolbox.kind, call.services.mcp()) else {
@@ -99,9 +96,9 @@ impl ErasedOutside for McpTool {
             meta: self.meta(mcp, call),
         };
         let progress = |progress: Progress| call.progress(&shown(&progress));
-        let done = match Part::named(&self.tool.tool) {
-            Some(part) => part.read(open.connection(), &arguments).await,
-            None => {
+        let done = match self.tool.tool.parse::<Part>() {
+            Ok(part) => part.read(open.connection(), &arguments).await,
+            Err(_) => {
                 let arguments = arguments.as_object().cloned().unwrap_or_default();
                 let done = open.connection().call(&self.tool.name, arguments, options, progress).await;
                 done.map(|result| output(&result))
@@ -127,7 +124,7 @@ impl ErasedOutside for McpTool {
 
     fn after_crash(&self) -> AfterCrash {
         match &self.toolbox.kind {
-            ToolboxKind::Mcp(mcp) => settled::after_crash(self.idempotency(mcp)),
+            ToolboxKind::Mcp(mcp) => AfterCrash::of(self.idempotency(mcp)),
             ToolboxKind::Commands { .. } => AfterCrash::Unknown,
         }
     }
@@ -140,14 +137,14 @@ impl ErasedOutside for McpTool {
                 match mcp.trusted.iter().find(|tool| tool.tool == *name && self.toolbox.allows(name)) {
                     Some(tool) => {
                         let tool = Self { toolbox: Arc::clone(&self.toolbox), tool: tool.clone() };
-                        Some(tool.run(call, settled::question(call)).await)
+                        Some(tool.run(call, question(call)).await)
                     }
                     None => Some(Err(refusal!(NotFound, "the server has no trusted tool `{name}`"))),
                 }
             }
             Idempotency::Key | Idempotency::Person | Idempotency::None => None,
         };
-        settled::settle(&full, asked, || self.run(call, arguments)).await
+        settle(&full, asked, || self.run(call, arguments)).await
     }
 }
 
@@ -158,7 +155,7 @@ impl McpTool {
 
     /// The id of the call for a server that declares to know it again.
     fn meta(&self, mcp: &McpPlan, call: &CallContext) -> Map<String, Value> {
-        let key = (*self.idempotency(mcp) != Idempotency::None).then_some((settled::CALL_ID_META, call.call_id));
+        let key = (*self.idempotency(mcp) != Idempotency::None).then_some((CALL_ID_META, call.call_id));
         key.into_iter().map(|(name, call_id)| (name.to_owned(), json!(call_id))).collect()
     }
 }

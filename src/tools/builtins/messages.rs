@@ -6,18 +6,13 @@ use ghost_domain::journal::FilePlan;
 use ghost_domain::mail::session_of;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Ask, Envelope, Kind, Step, refusal};
+use ghost_domain::{AgentId, Ask, Envelope, Kind, Step};
 use ghost_operations::asks::{self, WaitingCall};
 use ghost_operations::mail::{self, Broadcast, NewMessage};
-use ghost_operations::{Result, Tx};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::common::{agent_id, agent_ids, agent_of, fitting, not_blank, within, without_nulls};
+use super::common::*;
 use super::places::only;
-use crate::context::CallContext;
-use crate::effect::{FileWork, Output, Typed, ask, choose, file, world};
+use crate::effect::{FileWork, Typed, ask, choose, file, world};
 use crate::workspace::sha256_hex;
 
 /// The largest number of characters in a subject.

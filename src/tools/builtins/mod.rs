@@ -22,7 +22,6 @@ mod places;
 mod processes;
 mod repositories;
 mod schedules;
-mod settled;
 mod skills;
 mod tasks;
 mod toolbox;
@@ -49,7 +48,6 @@ use crate::tool::Use::{Often, Regularly, Sometimes};
 const LIST_VIEW: u32 = 64 * 1024;
 
 /// The built-in tools, followed by `extra`.
-#[must_use]
 pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     let mut tools = all();
     tools.extend(extra);
@@ -72,7 +70,6 @@ macro_rules! table {
 const HANDOFF: &str = "Give the conversation with someone outside to another agent, which answers from then on.";
 
 /// Every built-in tool, in the order of the catalogue's families.
-#[must_use]
 pub fn all() -> Vec<Tool> {
     table! {
         // Files.

@@ -13,15 +13,12 @@ use ghost_domain::artifact::{Found, OUTPUT};
 use ghost_domain::ids::{ArtifactId, GrantId};
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, Refusal, refusal};
+use ghost_domain::{AgentId, Code};
 use ghost_operations::artifacts::{self, Origin};
-use ghost_operations::{Result, Tx, grants};
+use ghost_operations::grants;
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
-use crate::context::CallContext;
-use crate::effect::Output;
+use super::common::*;
 use crate::workspace::{FileWrite, io_refusal};
 
 /// Directories of the shared root. A path in the agent's own directory that begins with one of them

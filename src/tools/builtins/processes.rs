@@ -2,17 +2,11 @@
 
 use std::time::Duration;
 
-use ghost_domain::refusal;
 use ghost_domain::text::clip;
-use ghost_operations::Result;
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::commands::{ended_as, shown};
-use super::common::extend;
-use crate::context::CallContext;
-use crate::effect::{Output, Typed, choose, outside, read};
+use super::common::*;
+use crate::effect::{Typed, choose, outside, read};
 use crate::processes::{Piece, Process, ProcessState};
 
 /// Characters of a command line in a list.

@@ -6,17 +6,13 @@ use ghost_domain::schedule::words::{duration, duration_text, instant};
 use ghost_domain::schedule::{Change, JobMode, Missed, Payload, WakeMode, When};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Refusal, Schedule, ScheduleKind, Timestamp, WatchSnapshot, refusal};
+use ghost_domain::{Code, Schedule, ScheduleKind, Timestamp, WatchSnapshot};
 use ghost_operations::schedules::{self as rules, NewSchedule};
-use ghost_operations::{Result, Tx};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::common::{extend, without_nulls};
+use super::common::*;
 use super::places::{Scope, resolve};
-use crate::context::CallContext;
-use crate::effect::{Output, Run, Typed, WorldTool};
+use crate::effect::{Run, Typed, WorldTool};
+use crate::parameters::parse;
 
 /// The largest number of characters of a message in a list.
 const BRIEF_CHARS: usize = 200;
@@ -163,8 +159,6 @@ struct Watch;
 
 #[async_trait]
 impl WorldTool for Watch {
-    type Params = WatchParams;
-
     /// Takes the snapshot before the transaction, so that no later change is missed.
     async fn prepare(&self, call: &CallContext, mut arguments: Value) -> Result<Value> {
         let params: WatchParams = serde_json::from_value(arguments.clone())
@@ -180,7 +174,8 @@ impl WorldTool for Watch {
         Ok(arguments)
     }
 
-    fn apply(&self, call: &CallContext, params: WatchParams, w: &mut Tx) -> Result<Output> {
+    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output> {
+        let params: WatchParams = parse(arguments)?;
         not_empty(&params.path)?;
         let path = resolve(call, &params.path, params.scope, true)?;
         // A name contains no slash, because commands name a schedule as <agent>/<name>.

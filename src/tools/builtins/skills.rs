@@ -4,16 +4,11 @@
 use std::sync::Arc;
 
 use ghost_config::skills::{Skill, active_room};
+use ghost_domain::Code;
 use ghost_domain::text::nearest;
-use ghost_domain::{Code, Refusal, refusal};
-use ghost_operations::{Result, Tx, skills as rules};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use ghost_operations::skills as rules;
 
-use super::common::{listed, without_nulls};
-use crate::context::CallContext;
-use crate::effect::Output;
+use super::common::*;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,17 +3,11 @@
 
 use ghost_domain::schedule::words::instant;
 use ghost_domain::text::clip;
-use ghost_domain::{Code, Refusal, Task, TaskEvent, TaskId, TaskStatus};
+use ghost_domain::{Code, Task, TaskEvent, TaskId, TaskStatus};
 use ghost_operations::tasks::{self as rules, NewTask, TaskChange};
-use ghost_operations::{Result, Tx};
 use ghost_store::tables::TaskFilter;
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::common::{LIST_BYTES, agent_id, fitting, within, without_nulls};
-use crate::context::CallContext;
-use crate::effect::Output;
+use super::common::*;
 
 /// The default and the largest number of tasks in a list.
 const LIMIT_DEFAULT: u32 = 50;

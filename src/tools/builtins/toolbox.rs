@@ -13,19 +13,19 @@ use ghost_config::plan::toolbox::{
     ToolboxKind, ToolboxRuntime,
 };
 use ghost_domain::json_text::readable;
-use ghost_domain::{Code, GrantId, Refusal, refusal};
-use ghost_operations::Result;
+use ghost_domain::{Code, GrantId};
 use ghost_sandbox::{Command, End, Sandbox, ToolboxDir};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use super::coding_agent::{self, AcpRun};
 use super::commands::{directory, indexed, progress_of, result};
+use super::common::*;
+use super::mcp;
 use super::repositories::git_identity;
-use super::{mcp, settled};
-use crate::context::{CallContext, Writable};
-use crate::effect::{AfterCrash, ErasedOutside, Output, Run};
-use crate::live::SourceTools;
+use crate::context::Writable;
+use crate::effect::{AfterCrash, CALL_ID, OutsideTool, Run, question, settle};
 use crate::manifest::Before;
+use crate::registry::SourceTools;
 use crate::tool::Tool;
 
 /// Bytes of all arguments of a command.
@@ -96,7 +96,6 @@ fn why_absent(
 }
 
 /// What is wrong with the schema of a tool's parameters: no call could match it.
-#[must_use]
 pub fn schema_problem(schema: &Value) -> Option<String> {
     if let Err(error) = jsonschema::validator_for(schema) {
         return Some(format!("the schema of its parameters is not valid: {error}"));
@@ -115,7 +114,7 @@ fn dir_of(toolbox: &ToolboxPlan) -> ToolboxDir {
 fn built(toolbox: &Arc<ToolboxPlan>, tool: &CommandTool, full: String, server: Option<Arc<dyn Sandbox>>) -> Tool {
     let margin = if matches!(tool.result, ResultForm::Acp(_)) { ACP_MARGIN } else { MARGIN };
     let seconds = tool.timeout.as_secs().saturating_add(margin);
-    let run = Run::Outside(Arc::new(ToolboxCommand { toolbox: Arc::clone(toolbox), tool: tool.clone(), server }));
+    let run = Run::outside(ToolboxCommand { toolbox: Arc::clone(toolbox), tool: tool.clone(), server });
     Tool::with_schema(&full, &tool.description, tool.parameters.clone(), run)
         .from_toolbox(toolbox)
         .within(u32::try_from(seconds).unwrap_or(u32::MAX))
@@ -137,7 +136,7 @@ struct Prepared {
 }
 
 #[async_trait]
-impl ErasedOutside for ToolboxCommand {
+impl OutsideTool for ToolboxCommand {
     async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output> {
         let full = self.toolbox.full(&self.tool.name);
         let Prepared { sandbox, command, grants, before } = self.prepared(call, &arguments).await?;
@@ -208,19 +207,19 @@ impl ErasedOutside for ToolboxCommand {
     }
 
     fn after_crash(&self) -> AfterCrash {
-        settled::after_crash(&self.tool.idempotency)
+        AfterCrash::of(&self.tool.idempotency)
     }
 
     async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output> {
         let full = self.toolbox.full(&self.tool.name);
         let asked = match &self.tool.idempotency {
             Idempotency::Ask(name) => match self.asked(name) {
-                Some(tool) => Some(tool.run(call, settled::question(call)).await),
+                Some(tool) => Some(tool.run(call, question(call)).await),
                 None => Some(Err(Refusal::not_found("tool", name, None))),
             },
             Idempotency::Key | Idempotency::Person | Idempotency::None => None,
         };
-        settled::settle(&full, asked, || self.run(call, arguments)).await
+        settle(&full, asked, || self.run(call, arguments)).await
     }
 }
 
@@ -321,7 +320,7 @@ impl ToolboxCommand {
         let own = [
             ("AGENT_ID", call.caller.agent_id.to_string()),
             ("WORLD_ID", world_id.to_owned()),
-            (settled::CALL_ID, call.call_id.to_string()),
+            (CALL_ID, call.call_id.to_string()),
         ];
         let own = own.map(|(name, value)| (name.to_owned(), value)).into_iter();
         let env: Vec<(String, String)> = self.toolbox.env.clone().into_iter().chain(passed).chain(own).collect();

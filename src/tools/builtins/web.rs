@@ -7,17 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ghost_domain::{Refusal, refusal};
-use ghost_operations::Result;
+use ghost_domain::text_enum;
 use ghost_web::{Content, Extract, FetchRequest, Fetched, Freshness, Query, Web, filename};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::common::{extend, without_nulls};
+use super::common::*;
 use super::places::{Scope, Target, put, scope_note, target};
-use crate::context::CallContext;
-use crate::effect::Output;
 use crate::workspace::sha256_hex;
 
 /// Characters of a page, by default and at most.
@@ -44,29 +38,21 @@ pub(super) enum ExtractWord {
     Raw,
 }
 
-/// The method of a request.
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "UPPERCASE")]
-pub(super) enum MethodWord {
-    #[default]
-    Get,
-    Head,
-    Post,
-    Put,
-    Patch,
-    Delete,
-}
-
-impl MethodWord {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-        }
+text_enum! {
+    /// The method of a request.
+    Method, "method" {
+        /// The default.
+        Get = "GET",
+        /// Only the head of the answer.
+        Head = "HEAD",
+        /// With a body.
+        Post = "POST",
+        /// With a body.
+        Put = "PUT",
+        /// With a body.
+        Patch = "PATCH",
+        /// It may have a body.
+        Delete = "DELETE",
     }
 }
 
@@ -76,8 +62,7 @@ pub(super) struct FetchParams {
     /// The whole address, http or https.
     url: String,
     /// The method; GET if absent.
-    #[serde(default)]
-    method: MethodWord,
+    method: Option<Method>,
     /// Headers, by name.
     #[serde(default)]
     headers: BTreeMap<String, String>,
@@ -123,7 +108,6 @@ pub(super) struct GoogleParams {
 pub const NEED_WEB: [&str; 3] = ["tool.fetch", "tool.web_search", "tool.google_search"];
 
 /// The tools of this file that a world does not have, each with the reason.
-#[must_use]
 pub fn absent_web_tools(web: &Result<Arc<Web>, String>) -> Vec<(&'static str, String)> {
     let web = match web {
         Ok(web) => web,
@@ -152,7 +136,7 @@ pub(super) async fn fetch(call: &CallContext, params: FetchParams) -> Result<Out
     };
     let request = FetchRequest {
         url: params.url,
-        method: params.method.as_str().to_owned(),
+        method: params.method.unwrap_or(Method::Get).as_str().to_owned(),
         headers: params.headers,
         body: params.body,
         extract: match params.extract {

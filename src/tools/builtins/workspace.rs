@@ -5,21 +5,17 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
+use ghost_domain::GrantId;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{GrantId, refusal};
-use ghost_operations::{Result, Tx};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::common::{LIST_BYTES, fitting, within, without_nulls};
+use super::common::*;
 use super::places::{
     Place, ReadScope, Scope, check_size, only, resolve, scope_note, skill_dir, with_scope_hint, written,
 };
-use crate::context::CallContext;
-use crate::effect::{self, FileTool, FileWork, Output, Run, Typed, choose};
-use crate::patch::{FileChange, Kind, parse};
+use crate::effect::{self, FileTool, FileWork, Run, Typed, choose};
+use crate::parameters::parse;
+use crate::patch::{FileChange, Kind, parse_patch};
 use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, FileText, FileWrite, Lines, list_dir, read_text, sha256_hex};
 
 /// The default number of entries in a listing.
@@ -313,7 +309,7 @@ async fn write_of(call: &CallContext, scope: Scope, file: &FileChange<'_>) -> Re
 /// All writes of a patch. Files are removed last, so that what a crash leaves has lost nothing.
 async fn writes_of(call: &CallContext, params: &PatchParams) -> Result<Vec<FileWrite>> {
     let text = whole(&params.patch);
-    let files = parse(&text)?;
+    let files = parse_patch(&text)?;
     let most = call.services.ctx.limits().patch_files_max as usize;
     if files.len() > most {
         return Err(refusal!(
@@ -356,16 +352,15 @@ struct Apply;
 
 #[async_trait]
 impl FileTool for Apply {
-    type Params = PatchParams;
-
-    async fn prepare(&self, call: &CallContext, params: &PatchParams) -> Result<FileWork> {
-        Ok(FileWork { writes: writes_of(call, params).await? })
+    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork> {
+        Ok(FileWork { writes: writes_of(call, &parse(arguments.clone())?).await? })
     }
 
-    async fn prepare_rest(&self, call: &CallContext, params: &PatchParams, rest: &[FilePlan]) -> Result<FileWork> {
+    async fn prepare_rest(&self, call: &CallContext, arguments: &Value, rest: &[FilePlan]) -> Result<FileWork> {
+        let params: PatchParams = parse(arguments.clone())?;
         let text = whole(&params.patch);
         let mut writes = Vec::with_capacity(rest.len());
-        for file in &parse(&text)? {
+        for file in &parse_patch(&text)? {
             let path = resolve(call, file.path, params.scope, false)?;
             if rest.iter().any(|plan| plan.path == path.as_str()) {
                 writes.push(write_of(call, params.scope, file).await?);
@@ -375,7 +370,7 @@ impl FileTool for Apply {
         Ok(FileWork { writes })
     }
 
-    fn record(&self, call: &CallContext, _: PatchParams, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
+    fn record(&self, call: &CallContext, _: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
         let mut files = Vec::with_capacity(plans.len());
         for plan in plans {
             let artifact_id = written(call, plan, None, w)?;

@@ -7,19 +7,13 @@ use std::time::Duration;
 
 use ghost_config::plan::LlmPlan;
 use ghost_domain::session::name_of;
-use ghost_domain::{Activity, Refusal, Timestamp, TurnId, refusal};
-use ghost_operations::Result;
+use ghost_domain::{Activity, Timestamp, TurnId};
 use ghost_operations::sessions::{self, Author, cut_page, session_named};
 use ghost_operations::status::Facts;
 use ghost_store::tables::UsageFilter;
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::agents::{shown, uptime};
-use super::common::{LIST_BYTES, Nothing, agent_of, fitting, usage_json, within, without_nulls};
-use crate::context::CallContext;
-use crate::effect::Output;
+use super::common::*;
 
 /// Longest name of a model.
 const MODEL_MAX: usize = 200;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_config::plan::toolbox::{McpPlan, TrustedTool};
 use ghost_domain::text::one_line;
+use ghost_domain::text_enum;
 use ghost_mcp::{
     Annotations, Block, CallError, Connection, Definition, ListEnd, Listing, PromptArgument, PromptMessage, ServerInfo,
     ghost_names,
@@ -20,32 +21,19 @@ use crate::parameters::lenient;
 /// Longest description that is trusted, in bytes. Every request of an agent with the tool carries it.
 const DESCRIPTION_MAX: usize = 2_048;
 
-/// What trust an operator has in a tool of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrustState {
-    /// It is as it was trusted.
-    Trusted,
-    /// The server has it, and nobody trusted it.
-    New,
-    /// Its definition is not the one that was trusted.
-    Changed,
-    /// It was trusted, and the server does not have it any more.
-    Missing,
-    /// It cannot be used.
-    Unusable,
-}
-
-impl TrustState {
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Trusted => "trusted",
-            Self::New => "new",
-            Self::Changed => "changed",
-            Self::Missing => "missing",
-            Self::Unusable => "unusable",
-        }
+text_enum! {
+    /// What trust an operator has in a tool of a server.
+    TrustState, "state of trust" {
+        /// It is as it was trusted.
+        Trusted = "trusted",
+        /// The server has it, and nobody trusted it.
+        New = "new",
+        /// Its definition is not the one that was trusted.
+        Changed = "changed",
+        /// It was trusted, and the server does not have it any more.
+        Missing = "missing",
+        /// It cannot be used.
+        Unusable = "unusable",
     }
 }
 
@@ -152,38 +140,24 @@ pub(super) fn withdrawn(found: &[Trust], mcp: &McpPlan) -> BTreeMap<String, Stri
         .collect()
 }
 
-/// A part of a server that is no tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// Its resources.
-    Resources,
-    /// Its prompts.
-    Prompts,
+text_enum! {
+    /// A part of a server that is no tool, by the short name of its tool. No server can give it to a tool of its own.
+    Part, "part of a server" {
+        /// Its resources.
+        Resources = "mcp.resources",
+        /// Its prompts.
+        Prompts = "mcp.prompts",
+    }
 }
 
 impl Part {
-    const ALL: [Self; 2] = [Self::Resources, Self::Prompts];
-
-    /// The short name of its tool. No server can give it to a tool of its own.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Resources => "mcp.resources",
-            Self::Prompts => "mcp.prompts",
-        }
-    }
-
-    /// The part with this short name.
-    pub(crate) fn named(tool: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|part| part.name() == tool)
-    }
-
     /// The tools of the parts that the server says it has, as an operator would trust them.
     pub(crate) fn of(server: &ServerInfo) -> Vec<TrustedTool> {
         let has = |part: &Self| match part {
             Self::Resources => server.has_resources,
             Self::Prompts => server.has_prompts,
         };
-        Self::ALL.into_iter().filter(has).map(Self::tool).collect()
+        Self::ALL.iter().copied().filter(has).map(Self::tool).collect()
     }
 
     fn tool(self) -> TrustedTool {
@@ -202,14 +176,14 @@ impl Part {
         };
         let parameters = json!({ "type": "object", "properties": properties, "additionalProperties": false });
         let definition = Definition {
-            name: self.name().to_owned(),
+            name: self.as_str().to_owned(),
             title: None,
             description: description.to_owned(),
             input_schema: parameters,
             annotations: Annotations::default(),
         };
         TrustedTool {
-            tool: self.name().to_owned(),
+            tool: self.as_str().to_owned(),
             hash: definition.hash(),
             name: definition.name,
             description: definition.description,

@@ -32,7 +32,6 @@ pub enum Encoding {
 
 impl Encoding {
     /// The usual name of the encoding, in lower case.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Utf8 => "utf-8",

@@ -54,7 +54,6 @@ pub struct FileText {
 }
 
 /// The lower-case hexadecimal SHA-256 of `bytes`.
-#[must_use]
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }

@@ -143,7 +143,6 @@ const OUT_OF: &str = "out_of";
 
 /// Whether a write failed because the system had no room for it: space, quota or file descriptors. That passes, and
 /// is nothing that the model which asked for the write could change.
-#[must_use]
 pub fn is_out_of_room(refusal: &Refusal) -> bool {
     refusal.details.as_ref().is_some_and(|details| details.get(OUT_OF).is_some())
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::fs::Dir;
-use ghost_domain::droid_id::DROIDS;
+use ghost_domain::ids::DROIDS;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::{TEMP_PREFIX, WorkspacePath};
 use ghost_domain::{Refusal, refusal};

@@ -16,6 +16,7 @@ use ghost_store::Store;
 use ghost_tools::{CallContext, Output, OutsideTool, Run, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 pub(super) use crate::testing::TestWorld;
 use crate::world::Reloader;
@@ -82,9 +83,7 @@ struct Panics;
 
 #[async_trait]
 impl OutsideTool for Panics {
-    type Params = Nothing;
-
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, _: Value) -> Result<Output, Refusal> {
         panic!("the tool fell over")
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ghost_domain::envelope::Kind;
+use ghost_domain::mail::Kind;
 use ghost_domain::{Activity, AgentStatus, EventKind};
 use ghost_operations::{agents, mail};
 

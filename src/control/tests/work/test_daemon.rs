@@ -19,6 +19,7 @@ use ghost_world::{Boot, World};
 use hyper_util::rt::TokioIo;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tonic::Status;
@@ -43,9 +44,7 @@ struct NoParams {}
 
 #[async_trait]
 impl OutsideTool for NeverEnds {
-    type Params = NoParams;
-
-    async fn run(&self, _: &CallContext, _: NoParams) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, _: Value) -> Result<Output, Refusal> {
         pending().await
     }
 }
