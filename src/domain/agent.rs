@@ -103,7 +103,6 @@ record! {
         pub created_at: Timestamp,
         /// When the agent was last started, or restarted after a crash. `None` if never, or if an older
         /// version did not record it.
-        #[serde(default)]
         pub started_at: Option<Timestamp> = None,
         /// When this record last changed.
         pub updated_at: Timestamp = created_at,

@@ -248,11 +248,6 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether this step is progress: it need not be repeated after a restart.
-    pub fn is_progress(&self) -> bool {
-        matches!(self, Self::ModelAnswered { .. } | Self::CallFinished { .. } | Self::MailJoined { .. })
-    }
-
     /// The step's name as it is stored.
     pub fn name(&self) -> &'static str {
         match self {

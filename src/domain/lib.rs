@@ -71,7 +71,7 @@ pub use ids::{
     MessageId, RequestId, ReservationId, RootId, ScheduleId, TaskId, TurnId,
 };
 pub use image::{ImageFile, MediaType};
-pub use journal::{JournalRow, SeenTools, Step, ToolChanges};
+pub use journal::{FilePlan, JournalRow, SeenTools, Step, ToolChanges};
 pub use knowledge::{Grantee, KnowledgeEntry, KnowledgeSeed, KnowledgeVersion, Viewer};
 pub use limits::Limits;
 pub use macros::TextEnum;
@@ -84,5 +84,7 @@ pub use session::{LogPlace, LogRange, LogStart, SessionStart, SessionSummary};
 pub use shared_state::StateEntry;
 pub use task::{Job, Task, TaskEvent, TaskStatus};
 pub use time::{Clock, Timestamp};
+pub use transcript::ToolSpec;
 pub use turn::{Turn, TurnStatus};
 pub use usage::{CallStatus, CallTotals, LedgerRow, UsageRow};
+pub use write_acl::WorkspacePath;

@@ -16,10 +16,6 @@ pub const ANNOUNCE_SKIP: &str = "ANNOUNCE_SKIP";
 /// If the whole text is this, an exchange of replies ends.
 pub const REPLY_SKIP: &str = "REPLY_SKIP";
 
-/// Default of `limits.heartbeat_ack_chars`: characters next to [`HEARTBEAT_OK`] that are dropped
-/// with it.
-pub const HEARTBEAT_ACK_CHARS: usize = 300;
-
 /// Maximum bytes of the message id in `[[reply_to:<id>]]`.
 const TAG_ID_MAX: usize = 128;
 

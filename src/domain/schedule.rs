@@ -230,7 +230,7 @@ pub struct WatchSnapshot {
 }
 
 /// Identifies one state of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileStamp {
     /// Size in bytes.
     pub bytes: u64,

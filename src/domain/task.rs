@@ -123,7 +123,6 @@ pub struct Job {
     /// First 16 hexadecimal digits of the SHA-256 over the names and contents of the input.
     pub job_id: String,
     /// The task of the lead. The job is done when the lead closes it. `None` in the record of an older version.
-    #[serde(default)]
     pub task_id: Option<TaskId>,
     /// The root whose budget and usage the job is charged to.
     pub root_id: RootId,

@@ -9,11 +9,10 @@ use std::time::Duration;
 use ghost_config::plan::Plan;
 use ghost_config::skills::SkillSet;
 use ghost_domain::event::{Event, EventKind};
-use ghost_domain::transcript::ToolSpec;
-use ghost_domain::write_acl::{WorkspacePath, WriteAcl};
+use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{
     Activity, AgentId, Approval, ApprovalPlan, ApprovalStatus, CallId, ChannelContext, Code, ConversationId, EventId,
-    Grant, GrantId, ImageFile, Money, Party, Refusal, RootId, Timestamp, TurnId, Viewer,
+    Grant, GrantId, ImageFile, Money, Party, Refusal, RootId, Timestamp, ToolSpec, TurnId, Viewer, WorkspacePath,
 };
 use ghost_operations::approvals::{self, NewApproval};
 use ghost_operations::mail::Chain;
@@ -188,7 +187,6 @@ impl WorldServices {
 }
 
 /// The agent that makes a call. Bound when the registry is built; no argument can change it
-///.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The id of the agent.
@@ -367,8 +365,7 @@ impl CallContext {
     pub(crate) async fn record_session(&self, session: &str) -> Result<()> {
         let (turn_id, call_id) = (self.turn_id, self.call_id);
         let (id, session) = (self.provider_call_id.clone(), session.to_owned());
-        let write = self.services.write(move |w| turns::record_call_session(w, turn_id, (call_id, &id), &session));
-        write.await
+        self.services.write(move |w| turns::record_call_session(w, turn_id, (call_id, &id), &session)).await
     }
 
     /// Asks an operator, and waits for the answer at most `within`, and at most as long as approvals of this world wait. The

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use ghost_config::plan::toolbox::Idempotency;
 use ghost_domain::artifact::Found;
 use ghost_domain::event::NewEvent;
-use ghost_domain::journal::{Effect, FilePlan};
-use ghost_domain::{Ask, Code, ImageFile, Money, refusal};
+use ghost_domain::journal::Effect;
+use ghost_domain::{Ask, Code, FilePlan, ImageFile, Money, refusal};
 use ghost_operations::{Result, Tx};
 use serde_json::{Value, json};
 

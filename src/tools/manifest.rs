@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use ghost_domain::artifact::{Found, OUTPUT};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::schedule::FileStamp;
-use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Artifact, Event, refusal};
+use ghost_domain::{Artifact, Event, WorkspacePath, refusal};
 use ghost_operations::{Result, artifacts};
 use serde_json::{Value, json};
 

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use ghost_domain::json_text::readable;
 use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue::{self, CALL, DESCRIBE, from_wire};
-use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{SeenTools, ToolChanges};
+use ghost_domain::{SeenTools, ToolChanges, ToolSpec};
 use serde_json::Value;
 
 use crate::tool::Tool;

@@ -9,8 +9,7 @@ use async_trait::async_trait;
 use ghost_config::plan::{Plan, ToolboxPlan, is_of_channel};
 use ghost_config::spec::AgentSpec;
 use ghost_domain::text::nearest;
-use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{ApprovalPlan, HeldSkill, refusal};
+use ghost_domain::{ApprovalPlan, HeldSkill, ToolSpec, refusal};
 use ghost_operations::Result;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
@@ -107,7 +106,6 @@ pub struct Tool {
     /// The kind of the tool.
     pub run: Run,
     /// The largest view of a result for the model, in bytes; `None` means the world's limit
-    ///.
     pub view_bytes: Option<u32>,
     /// The longest time of a call, in seconds; `None` means the world's limit.
     pub seconds: Option<u32>,

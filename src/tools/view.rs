@@ -4,11 +4,12 @@
 //! The file is written before the result is recorded, and the record says so. So the text depends on the record alone, also
 //! after a crash. A failure to save must never fail the call.
 
+use std::cmp::Reverse;
+
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::text::{MORE_MARK, clip, cut_marked, prefix_bytes};
-use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{CallId, Limits, Refusal};
+use ghost_domain::{CallId, Limits, Refusal, WorkspacePath};
 use ghost_operations::Result;
 use serde_json::{Map, Value, json};
 
@@ -126,17 +127,10 @@ pub(crate) fn text_of(content: &Value) -> String {
 
 /// The strings of a result that are shortened for the model, longest first.
 fn long_strings(members: &Map<String, Value>) -> Vec<(&str, &str)> {
-    let long = |(name, value): (&'_ String, &'_ Value)| match value {
-        Value::String(text) if text.len() > SHORT => Some((name.clone(), text.len())),
-        _ => None,
-    };
-    let mut names: Vec<(String, usize)> = members.iter().filter_map(long).collect();
-    names.sort_by(|(_, one), (_, other)| other.cmp(one));
-    let find = |(name, _): (String, usize)| {
-        let (name, value) = members.get_key_value(&name)?;
-        Some((name.as_str(), value.as_str()?))
-    };
-    names.into_iter().filter_map(find).collect()
+    let texts = members.iter().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+    let mut long: Vec<(&str, &str)> = texts.filter(|(_, text)| text.len() > SHORT).collect();
+    long.sort_by_key(|(_, text)| Reverse(text.len()));
+    long
 }
 
 /// What the file holds: the text itself, or the long texts of an object as they are, each under its name.

@@ -17,15 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cap_std::fs::Dir;
+pub use encoding::Encoding;
 use ghost_domain::droid::TASK_FILE;
-use ghost_domain::journal::FilePlan;
-use ghost_domain::refusal;
-use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, ImageFile, WatchSnapshot};
+use ghost_domain::{AgentId, Code, FilePlan, ImageFile, WatchSnapshot, WorkspacePath, refusal};
 use ghost_operations::Result;
 use ghost_sandbox::remote::tree::Tree;
-
-pub use encoding::Encoding;
 pub(crate) use reading::read_text;
 pub use reading::{FileText, Lines, sha256_hex};
 pub use repositories::{GitLook, GitPlaces};
@@ -34,6 +30,7 @@ pub use system::is_out_of_room;
 pub(crate) use walk::list as list_dir;
 pub use walk::{DEPTH_MAX, ENTRIES_MAX, Entry, EntryKind, Listing};
 pub use writing::FileWrite;
+
 #[cfg(feature = "testing")]
 pub use writing::fault;
 

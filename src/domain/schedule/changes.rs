@@ -69,18 +69,6 @@ pub fn report(changes: &[FileChange]) -> String {
     lines.join("\n")
 }
 
-impl PartialOrd for FileStamp {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for FileStamp {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.inode, self.changed_ns, self.bytes).cmp(&(other.inode, other.changed_ns, other.bytes))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,4 @@
 //! The tools for agents: list, create, start, stop, delete, and read another agent's memory
-//!.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,6 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use ghost_config::plan::HeartbeatPlan;
 use ghost_domain::text::one_line;
-use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired};
 use ghost_operations::agents::{self as rules, NewAgent};
 use ghost_operations::schedules::Wanted;
@@ -26,70 +24,60 @@ const GRACE_MAX: u32 = 3_600;
 /// The hint for a path that is not a memory file.
 const MEMORY_HINT: &str = "give the path of a text file of its memory; without a path the call lists them";
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListParams {
-    /// Only agents with this status.
-    status: Option<AgentStatus>,
-    /// Only agents of this archetype.
-    archetype: Option<String>,
-}
+params! {
+    pub(super) struct ListParams {
+        /// Only agents with this status.
+        status: Option<AgentStatus>,
+        /// Only agents of this archetype.
+        archetype: Option<String>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CreateParams {
-    /// The archetype of the new agent; the world decides which ones agents may use.
-    archetype: String,
-    /// The id of the new agent: lower-case letters, digits, '.', '_' and '-'. Derived from the archetype if absent.
-    agent_id: Option<AgentId>,
-    /// The name of the new agent for display.
-    name: Option<String>,
-    /// The agent that owns the new one, pays for it and may delete it: you if absent, or an agent that you created.
-    owner: Option<String>,
-    /// Settings that narrow its archetype: model, max_tokens, turn_rounds_max, tools. Nothing can be widened.
-    overrides: Option<Map<String, Value>>,
-    /// The first message to the new agent; without it the agent waits for a message.
-    goal: Option<String>,
-}
+    pub(super) struct CreateParams {
+        /// The archetype of the new agent; the world decides which ones agents may use.
+        archetype: String,
+        /// The id of the new agent: lower-case letters, digits, '.', '_' and '-'. Derived from the archetype if absent.
+        agent_id: Option<AgentId>,
+        /// The name of the new agent for display.
+        name: Option<String>,
+        /// The agent that owns the new one, pays for it and may delete it: you if absent, or an agent that you created.
+        owner: Option<String>,
+        /// Settings that narrow its archetype: model, max_tokens, turn_rounds_max, tools. Nothing can be widened.
+        overrides: Option<Map<String, Value>>,
+        /// The first message to the new agent; without it the agent waits for a message.
+        goal: Option<String>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct StartParams {
-    /// The agent to start.
-    agent_id: String,
-}
+    pub(super) struct StartParams {
+        /// The agent to start.
+        agent_id: String,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct StopParams {
-    /// The agent to stop.
-    agent_id: String,
-    /// The reason, shown to everyone who asks for it.
-    reason: Option<String>,
-    /// Seconds that its turn may still run, at most 3600; the world's setting if absent.
-    #[schemars(range(max = 3600))]
-    grace_seconds: Option<u32>,
-}
+    pub(super) struct StopParams {
+        /// The agent to stop.
+        agent_id: String,
+        /// The reason, shown to everyone who asks for it.
+        reason: Option<String>,
+        /// Seconds that its turn may still run, at most 3600; the world's setting if absent.
+        #[schemars(range(max = 3600))]
+        grace_seconds: Option<u32>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DeleteParams {
-    /// The agent to delete: one that you created.
-    agent_id: String,
-    /// The reason, shown to everyone who asks for it.
-    reason: Option<String>,
-}
+    pub(super) struct DeleteParams {
+        /// The agent to delete: one that you created.
+        agent_id: String,
+        /// The reason, shown to everyone who asks for it.
+        reason: Option<String>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct InspectParams {
-    /// The agent whose memory you want to read.
-    agent_id: String,
-    /// The memory file to read, as the list shows it; without it the files are listed.
-    path: Option<String>,
-    /// The largest number of lines to read or files to list.
-    #[schemars(range(min = 1))]
-    limit: Option<u32>,
+    pub(super) struct InspectParams {
+        /// The agent whose memory you want to read.
+        agent_id: String,
+        /// The memory file to read, as the list shows it; without it the files are listed.
+        path: Option<String>,
+        /// The largest number of lines to read or files to list.
+        #[schemars(range(min = 1))]
+        limit: Option<u32>,
+    }
 }
 
 pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ghost_domain::json_text::readable;
-use ghost_domain::text::{clip, shown};
+use ghost_domain::text::shown;
 use ghost_domain::text_enum;
 use ghost_sandbox::{Alone, End, PROXY, Sandbox};
 use ghost_web::{Web, filename};
@@ -52,29 +52,29 @@ text_enum! {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct BrowserParams {
-    /// The whole address, http or https.
-    url: String,
-    /// `text` of the page (the default), its `html`, or a `screenshot` or `pdf` as a file.
-    action: Option<Action>,
-    /// Where to save a screenshot or PDF; a name in your own `downloads/` if absent.
-    output_path: Option<String>,
-    /// Where `output_path` is: `agent`: your own directory (the default); `world`: the shared root.
-    #[serde(default)]
-    scope: Scope,
-    /// A screenshot of the whole page instead of the window.
-    #[serde(default)]
-    full_page: bool,
-    /// How long to wait after the page has loaded, in milliseconds.
-    #[schemars(range(max = 20_000))]
-    wait_ms: Option<u32>,
-    /// Width and height of the window, in pixels.
-    viewport: Option<[u32; 2]>,
-    /// Most characters of the text or HTML.
-    #[schemars(range(min = 1, max = 1_000_000))]
-    max_length: Option<u32>,
+params! {
+    pub(super) struct BrowserParams {
+        /// The whole address, http or https.
+        url: String,
+        /// `text` of the page (the default), its `html`, or a `screenshot` or `pdf` as a file.
+        action: Option<Action>,
+        /// Where to save a screenshot or PDF; a name in your own `downloads/` if absent.
+        output_path: Option<String>,
+        /// Where `output_path` is: `agent`: your own directory (the default); `world`: the shared root.
+        #[serde(default)]
+        scope: Scope,
+        /// A screenshot of the whole page instead of the window.
+        #[serde(default)]
+        full_page: bool,
+        /// How long to wait after the page has loaded, in milliseconds.
+        #[schemars(range(max = 20_000))]
+        wait_ms: Option<u32>,
+        /// Width and height of the window, in pixels.
+        viewport: Option<[u32; 2]>,
+        /// Most characters of the text or HTML.
+        #[schemars(range(min = 1, max = 1_000_000))]
+        max_length: Option<u32>,
+    }
 }
 
 /// Why a world has no browser; `None` if it has one.
@@ -160,9 +160,7 @@ pub(super) async fn browser(call: &CallContext, params: BrowserParams) -> Result
         let text = answer.content.unwrap_or_default();
         let whole = text.chars().count();
         let (text, truncated) = (text.chars().take(length).collect::<String>(), whole > length);
-        facts["length"] = whole.into();
-        facts["truncated"] = truncated.into();
-        facts["content"] = text.into();
+        extend(&mut facts, json!({ "length": whole, "truncated": truncated, "content": text }));
         return Ok(Output::cut(without_nulls(facts), truncated));
     };
     let bytes = STANDARD.decode(data).map_err(|error| failed(&url_shown(&url), &error.to_string()))?;
@@ -183,11 +181,10 @@ pub(super) async fn browser(call: &CallContext, params: BrowserParams) -> Result
             target(call, &format!("{DOWNLOADS}/{name}"), Scope::Agent).await?
         }
     };
-    facts["path"] = path.path.as_str().into();
-    facts["bytes"] = bytes.len().into();
-    facts["sha256"] = sha256.clone().into();
-    facts["width"] = json!(answer.width);
-    facts["height"] = json!(answer.height);
+    let file = json!({
+        "path": path.path.as_str(), "bytes": bytes.len(), "sha256": sha256, "width": answer.width, "height": answer.height,
+    });
+    extend(&mut facts, file);
     let saved = path.path.clone();
     let mut output = put(call, path, sha256, &bytes, Output::from(without_nulls(facts))).await?;
     match call.image(&saved).await {

@@ -4,8 +4,6 @@
 use async_trait::async_trait;
 use ghost_config::plan::Plan;
 use ghost_domain::conversation::{is_file_name, is_mime_type, mime_of};
-use ghost_domain::text::clip;
-use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{ActionKind, ApprovalPlan, Attachment, BoundFile, ChannelContext, Conversation};
 use ghost_operations::conversations::{self as rules, AllowedActions, ChannelAction, Handover, Post};
 
@@ -17,48 +15,42 @@ use crate::tool::{Approvable, Need, acts_in_its_conversation};
 /// The largest number of files in one call. The limit of a message is a setting of the world.
 const PATHS_MAX: usize = 64;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SendParams {
-    /// The text of the message.
-    content: String,
-    /// message_id of the message that this one answers, if it is to be shown as an answer.
-    reply_to: Option<String>,
-}
+params! {
+    pub(super) struct SendParams {
+        /// The text of the message.
+        content: String,
+        /// message_id of the message that this one answers, if it is to be shown as an answer.
+        reply_to: Option<String>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SendOutParams {
-    /// The text of the message.
-    content: String,
-    /// Files to send with it, relative to the shared root, such as output/reports/may.md.
-    #[serde(default)]
-    attachments: Vec<String>,
-}
+    pub(super) struct SendOutParams {
+        /// The text of the message.
+        content: String,
+        /// Files to send with it, relative to the shared root, such as output/reports/may.md.
+        #[serde(default)]
+        attachments: Vec<String>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AttachParams {
-    /// The file to attach, relative to the scope.
-    path: String,
-    /// The file name that the other side sees; the file's own name if absent.
-    name: Option<String>,
-    /// The media type, such as text/markdown; derived from the name if absent.
-    mime_type: Option<String>,
-    /// `agent`: your own directory (the default); `world`: the shared root.
-    #[serde(default)]
-    scope: Scope,
-}
+    pub(super) struct AttachParams {
+        /// The file to attach, relative to the scope.
+        path: String,
+        /// The file name that the other side sees; the file's own name if absent.
+        name: Option<String>,
+        /// The media type, such as text/markdown; derived from the name if absent.
+        mime_type: Option<String>,
+        /// `agent`: your own directory (the default); `world`: the shared root.
+        #[serde(default)]
+        scope: Scope,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct HandoffParams {
-    /// The agent that answers from now on.
-    agent_id: String,
-    /// The reason for the handoff.
-    reason: Option<String>,
-    /// What the other agent needs to know to continue: the question, the findings, the open points.
-    summary: Option<String>,
+    pub(super) struct HandoffParams {
+        /// The agent that answers from now on.
+        agent_id: String,
+        /// The reason for the handoff.
+        reason: Option<String>,
+        /// What the other agent needs to know to continue: the question, the findings, the open points.
+        summary: Option<String>,
+    }
 }
 
 /// The conversation that the call's turn came from. Registries without a conversation do not
@@ -138,7 +130,6 @@ impl Approvable for SentFiles {
 }
 
 /// Sends a message in the conversation. Besides its reply, this is an agent's only way to do so
-///.
 fn post(call: &CallContext, post: Post, w: &mut Tx) -> Result<Output> {
     not_blank("content", &post.content)?;
     let conversation_id = channel(call)?.conversation_id;
@@ -205,29 +196,29 @@ pub(super) fn handoff(call: &CallContext, params: HandoffParams, w: &mut Tx) -> 
     Ok(json!({ "conversation_id": conversation_id, "new_owner": conversation.owner }).into())
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct MessageParams {
-    /// The action. The turn's channel note lists the supported ones.
-    action: ActionKind,
-    /// The conversation. May be absent: only the conversation that this turn came from can be reached.
-    to: Option<String>,
-    /// The text for send, the question for poll, the first text for thread.
-    message: Option<String>,
-    /// The message to act on. For delete one of your own, for pin any. For react the newest message from outside if
-    /// absent. For thread the message that the thread starts from, if any.
-    message_id: Option<String>,
-    /// For react: one emoji.
-    emoji: Option<String>,
-    /// For react and pin: remove the reaction or the pin.
-    #[serde(default)]
-    remove: bool,
-    /// For poll: 2 to 10 answers to choose from.
-    #[serde(default)]
-    options: Vec<String>,
-    /// For send: files to send with it, relative to the shared root.
-    #[serde(default)]
-    attachments: Vec<String>,
+params! {
+    pub(super) struct MessageParams {
+        /// The action. The turn's channel note lists the supported ones.
+        action: ActionKind,
+        /// The conversation. May be absent: only the conversation that this turn came from can be reached.
+        to: Option<String>,
+        /// The text for send, the question for poll, the first text for thread.
+        message: Option<String>,
+        /// The message to act on. For delete one of your own, for pin any. For react the newest message from outside if
+        /// absent. For thread the message that the thread starts from, if any.
+        message_id: Option<String>,
+        /// For react: one emoji.
+        emoji: Option<String>,
+        /// For react and pin: remove the reaction or the pin.
+        #[serde(default)]
+        remove: bool,
+        /// For poll: 2 to 10 answers to choose from.
+        #[serde(default)]
+        options: Vec<String>,
+        /// For send: files to send with it, relative to the shared root.
+        #[serde(default)]
+        attachments: Vec<String>,
+    }
 }
 
 fn missing(field: &str, action: ActionKind) -> Refusal {

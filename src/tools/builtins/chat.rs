@@ -13,54 +13,48 @@ const HISTORY_BYTES: usize = 160 * 1024;
 /// The largest number of members in one call. More members can be invited later.
 const NAMES_MAX: usize = 10_000;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CreateParams {
-    /// The name of the new channel, unique in this world: 1 to 64 of a-z, 0-9, '.', '_' and '-'.
-    name: String,
-    /// agent_ids of the members besides you.
-    members: Vec<String>,
-    /// Do not become a member yourself, for example as a moderator. You may still post, read, invite and remove.
-    #[serde(default)]
-    skip_creator: bool,
-    /// Messages wake nobody: members read when they are asked to. Use it for three or more members.
-    #[serde(default)]
-    gated: bool,
-    /// The topic of the channel, in one line.
-    topic: Option<String>,
-}
+params! {
+    pub(super) struct CreateParams {
+        /// The name of the new channel, unique in this world: 1 to 64 of a-z, 0-9, '.', '_' and '-'.
+        name: String,
+        /// agent_ids of the members besides you.
+        members: Vec<String>,
+        /// Do not become a member yourself, for example as a moderator. You may still post, read, invite and remove.
+        #[serde(default)]
+        skip_creator: bool,
+        /// Messages wake nobody: members read when they are asked to. Use it for three or more members.
+        #[serde(default)]
+        gated: bool,
+        /// The topic of the channel, in one line.
+        topic: Option<String>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SendParams {
-    /// The channel to post in.
-    channel: String,
-    /// The text of the message. `@agent-id` wakes one member and `@all` wakes everyone, unless the channel is gated.
-    content: String,
-    /// seq of the message that this one answers.
-    reply_to: Option<i64>,
-}
+    pub(super) struct SendParams {
+        /// The channel to post in.
+        channel: String,
+        /// The text of the message. `@agent-id` wakes one member and `@all` wakes everyone, unless the channel is gated.
+        content: String,
+        /// seq of the message that this one answers.
+        reply_to: Option<i64>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct MemberParams {
-    /// The name of the channel.
-    channel: String,
-    /// The agent to add or remove.
-    agent_id: String,
-}
+    pub(super) struct MemberParams {
+        /// The name of the channel.
+        channel: String,
+        /// The agent to add or remove.
+        agent_id: String,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct HistoryParams {
-    /// The channel to read.
-    channel: String,
-    /// The largest number of messages, up to 500; 50 if absent.
-    limit: Option<u32>,
-    /// Only messages before this seq.
-    before_seq: Option<i64>,
-    /// Only messages after this seq, the oldest of them first.
-    after_seq: Option<i64>,
+    pub(super) struct HistoryParams {
+        /// The channel to read.
+        channel: String,
+        /// The largest number of messages, up to 500; 50 if absent.
+        limit: Option<u32>,
+        /// Only messages before this seq.
+        before_seq: Option<i64>,
+        /// Only messages after this seq, the oldest of them first.
+        after_seq: Option<i64>,
+    }
 }
 
 fn channel_name(text: &str) -> Result<ChannelName> {

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use ghost_config::plan::{Plan, SandboxKind};
 use ghost_domain::ids::GrantId;
-use ghost_domain::text::clip;
-use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Timestamp};
 use ghost_operations::grants;
 use ghost_policy::{Action, Judgement, judge};
@@ -26,25 +24,25 @@ const YIELD: Duration = Duration::from_secs(10);
 /// Characters of one piece of progress.
 const PROGRESS_CHARS: usize = 200;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CliParams {
-    /// The command line, for bash.
-    pub(super) command: String,
-    /// The directory to run it in, relative to the workspace; your own directory if absent.
-    pub(super) cwd: Option<String>,
-    /// Milliseconds after which it is killed.
-    timeout_ms: Option<u64>,
-    /// Variables, by name.
-    #[serde(default)]
-    pub(super) env: std::collections::BTreeMap<String, String>,
-    /// Where it runs; the sandbox if absent.
-    host: Option<CommandHost>,
-    /// Whether it runs on after this call; tool.process then shows its output. Its standard input stays open.
-    #[serde(default)]
-    background: bool,
-    /// Milliseconds after which it goes on in the background, if you have tool.process.
-    yield_ms: Option<u64>,
+params! {
+    pub(super) struct CliParams {
+        /// The command line, for bash.
+        pub(super) command: String,
+        /// The directory to run it in, relative to the workspace; your own directory if absent.
+        pub(super) cwd: Option<String>,
+        /// Milliseconds after which it is killed.
+        timeout_ms: Option<u64>,
+        /// Variables, by name.
+        #[serde(default)]
+        pub(super) env: std::collections::BTreeMap<String, String>,
+        /// Where it runs; the sandbox if absent.
+        host: Option<CommandHost>,
+        /// Whether it runs on after this call; tool.process then shows its output. Its standard input stays open.
+        #[serde(default)]
+        background: bool,
+        /// Milliseconds after which it goes on in the background, if you have tool.process.
+        yield_ms: Option<u64>,
+    }
 }
 
 // Places for commands. Comments on the variants would make the schema larger.
@@ -56,18 +54,18 @@ enum CommandHost {
     Remote,
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PythonParams {
-    /// The Python 3 source.
-    code: String,
-    /// The arguments: sys.argv[1:].
-    #[serde(default)]
-    pub(super) args: Vec<String>,
-    /// The directory to run it in, relative to the workspace; your own directory if absent.
-    pub(super) cwd: Option<String>,
-    /// Milliseconds after which it is killed.
-    timeout_ms: Option<u64>,
+params! {
+    pub(super) struct PythonParams {
+        /// The Python 3 source.
+        code: String,
+        /// The arguments: sys.argv[1:].
+        #[serde(default)]
+        pub(super) args: Vec<String>,
+        /// The directory to run it in, relative to the workspace; your own directory if absent.
+        pub(super) cwd: Option<String>,
+        /// Milliseconds after which it is killed.
+        timeout_ms: Option<u64>,
+    }
 }
 
 /// What a command needs besides its words.

@@ -1,7 +1,8 @@
 //! Helpers that several tools share: ids from text, lists of limited size, parts of results. Each family imports all of it.
 
 // What nearly every file of a family needs.
-pub(super) use ghost_domain::{Refusal, refusal};
+pub(super) use ghost_domain::text::clip;
+pub(super) use ghost_domain::{Refusal, WorkspacePath, refusal};
 pub(super) use ghost_operations::{Result, Tx};
 pub(super) use schemars::JsonSchema;
 pub(super) use serde::Deserialize;
@@ -18,13 +19,23 @@ use ghost_operations::mail::{agent_named, no_agent};
 
 pub(super) use crate::effect::without_nulls;
 
-/// The parameters of a tool that takes none.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+/// Parameters of tools: each struct refuses what it does not name.
+macro_rules! params {
+    ($($(#[$meta:meta])* $vis:vis struct $name:ident { $($fields:tt)* })+) => {$(
+        $(#[$meta])*
+        #[derive(Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        $vis struct $name { $($fields)* }
+    )+};
+}
+pub(super) use params;
+
+params! {
+    /// The parameters of a tool that takes none.
+    pub(super) struct Nothing {}
+}
 
 /// The largest view of a file or document, in bytes. Such results have limits of their own
-///.
 pub(super) const WIDE_VIEW: u32 = 192 * 1024;
 
 /// The largest list result, in bytes of JSON, so that the model gets it whole.

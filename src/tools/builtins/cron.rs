@@ -2,7 +2,6 @@
 
 use ghost_domain::schedule::words::{duration, instant};
 use ghost_domain::schedule::{Deliver, JobMode, JobOptions, Missed, Payload, Session, WakeMode, When};
-use ghost_domain::text::clip;
 use ghost_domain::{Kind, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp};
 use ghost_operations::mail::{NewMessage, deliver};
 use ghost_operations::schedules::{self as rules, NewSchedule};
@@ -26,75 +25,69 @@ enum Action {
     Wake,
 }
 
-/// The schedule of a cron job: give one of `cron`, `every` and `at`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Rule {
-    /// Five fields, or six with seconds in front, such as `0 9 * * 1-5`.
-    cron: Option<String>,
-    /// The time zone of `cron`, such as Europe/Berlin; UTC if absent.
-    zone: Option<String>,
-    /// An interval, such as 10m or 1h.
-    every: Option<String>,
-    /// For `every`: an instant at which an interval begins; now if absent.
-    anchor: Option<String>,
-    /// One instant; the job is removed after it.
-    at: Option<String>,
-}
+params! {
+    /// The schedule of a cron job: give one of `cron`, `every` and `at`.
+    struct Rule {
+        /// Five fields, or six with seconds in front, such as `0 9 * * 1-5`.
+        cron: Option<String>,
+        /// The time zone of `cron`, such as Europe/Berlin; UTC if absent.
+        zone: Option<String>,
+        /// An interval, such as 10m or 1h.
+        every: Option<String>,
+        /// For `every`: an instant at which an interval begins; now if absent.
+        anchor: Option<String>,
+        /// One instant; the job is removed after it.
+        at: Option<String>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Job {
-    /// The name of the job.
-    name: String,
-    /// The schedule of the job.
-    schedule: Rule,
-    /// The task to do at that time.
-    message: String,
-    /// What happens to times that pass while the world is down: `skip` (the default) or `run_once`.
-    missed: Option<Missed>,
-    /// The options of the job.
-    options: Option<Options>,
-}
+    struct Job {
+        /// The name of the job.
+        name: String,
+        /// The schedule of the job.
+        schedule: Rule,
+        /// The task to do at that time.
+        message: String,
+        /// What happens to times that pass while the world is down: `skip` (the default) or `run_once`.
+        missed: Option<Missed>,
+        /// The options of the job.
+        options: Option<Options>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Patch {
-    /// The new schedule.
-    schedule: Option<Rule>,
-    /// The new task.
-    message: Option<String>,
-    /// As in `job`.
-    missed: Option<Missed>,
-    /// The new options; options that are absent do not change.
-    options: Option<Options>,
-    /// Whether the job is active.
-    enabled: Option<bool>,
-}
+    struct Patch {
+        /// The new schedule.
+        schedule: Option<Rule>,
+        /// The new task.
+        message: Option<String>,
+        /// As in `job`.
+        missed: Option<Missed>,
+        /// The new options; options that are absent do not change.
+        options: Option<Options>,
+        /// Whether the job is active.
+        enabled: Option<bool>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CronParams {
-    /// `list` and `status` show everything that you have scheduled; `add`, `update`, `remove` change it; `run` starts a
-    /// job now; `runs` shows its past runs; `wake` sends yourself a message.
-    action: Action,
-    /// For `add`: the job. Alternatively give name, schedule and message.
-    job: Option<Job>,
-    /// For `add`: the name of the job. Otherwise it selects a job, if job_id is absent.
-    name: Option<String>,
-    /// For `add`: the schedule of the job.
-    schedule: Option<Rule>,
-    /// For `add` and `wake`: the task to do.
-    message: Option<String>,
-    /// For `add` with name, schedule and message: the options of the job.
-    options: Option<Options>,
-    /// The job: its job_id or its name.
-    job_id: Option<String>,
-    /// For `update`: the changes.
-    patch: Option<Patch>,
-    /// For `wake`: `now` (the default), or `next-heartbeat` for a message that waits until the next heartbeat or until
-    /// something else wakes you.
-    mode: Option<WakeMode>,
+    pub(super) struct CronParams {
+        /// `list` and `status` show everything that you have scheduled; `add`, `update`, `remove` change it; `run` starts a
+        /// job now; `runs` shows its past runs; `wake` sends yourself a message.
+        action: Action,
+        /// For `add`: the job. Alternatively give name, schedule and message.
+        job: Option<Job>,
+        /// For `add`: the name of the job. Otherwise it selects a job, if job_id is absent.
+        name: Option<String>,
+        /// For `add`: the schedule of the job.
+        schedule: Option<Rule>,
+        /// For `add` and `wake`: the task to do.
+        message: Option<String>,
+        /// For `add` with name, schedule and message: the options of the job.
+        options: Option<Options>,
+        /// The job: its job_id or its name.
+        job_id: Option<String>,
+        /// For `update`: the changes.
+        patch: Option<Patch>,
+        /// For `wake`: `now` (the default), or `next-heartbeat` for a message that waits until the next heartbeat or until
+        /// something else wakes you.
+        mode: Option<WakeMode>,
+    }
 }
 
 fn run_shown(run: &ScheduleRun) -> Value {
@@ -261,29 +254,30 @@ fn wake(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output> {
     Ok(content.into())
 }
 
-/// The options of a job.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Options {
-    /// `main`: in your ongoing conversation; `isolated`: separate from it.
-    session: Option<Session>,
-    /// `systemEvent` (the default) is mail to you, in `main`; `agentTurn` is a separate turn, in `isolated`, that
-    /// recalls nothing of your other turns.
-    payload: Option<Payload>,
-    /// For a systemEvent: wake you `now` (the default), or with your `next-heartbeat`.
-    wake: Option<WakeMode>,
-    /// For an agentTurn: where its final text goes: `announce` (the default), `webhook` or `none`.
-    deliver: Option<Deliver>,
-    /// For `announce`: `last` (your last conversation with someone outside; the default), a chat channel, or the id of
-    /// a conversation. For `webhook`: its name, for a thread of the job; name/thread only if the webhook's threads go
-    /// to you.
-    to: Option<String>,
-    /// For an agentTurn: the longest time it may take, such as 90s.
-    timeout: Option<String>,
-    /// For an agentTurn: the largest number of model calls.
-    max_rounds: Option<u32>,
-    /// For an agentTurn: the model, as model or provider/model.
-    model: Option<String>,
+params! {
+    /// The options of a job.
+    #[derive(Default)]
+    pub(super) struct Options {
+        /// `main`: in your ongoing conversation; `isolated`: separate from it.
+        session: Option<Session>,
+        /// `systemEvent` (the default) is mail to you, in `main`; `agentTurn` is a separate turn, in `isolated`, that
+        /// recalls nothing of your other turns.
+        payload: Option<Payload>,
+        /// For a systemEvent: wake you `now` (the default), or with your `next-heartbeat`.
+        wake: Option<WakeMode>,
+        /// For an agentTurn: where its final text goes: `announce` (the default), `webhook` or `none`.
+        deliver: Option<Deliver>,
+        /// For `announce`: `last` (your last conversation with someone outside; the default), a chat channel, or the id of
+        /// a conversation. For `webhook`: its name, for a thread of the job; name/thread only if the webhook's threads go
+        /// to you.
+        to: Option<String>,
+        /// For an agentTurn: the longest time it may take, such as 90s.
+        timeout: Option<String>,
+        /// For an agentTurn: the largest number of model calls.
+        max_rounds: Option<u32>,
+        /// For an agentTurn: the model, as model or provider/model.
+        model: Option<String>,
+    }
 }
 
 impl Options {

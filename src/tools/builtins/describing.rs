@@ -79,11 +79,11 @@ fn asked(plan: &GooglePlan) -> String {
     format!("By {}{others}, ${} a query.", plan.model, plan.usd_per_query.usd())
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DescribeParams {
-    /// The name of the tool.
-    name: String,
+params! {
+    pub(super) struct DescribeParams {
+        /// The name of the tool.
+        name: String,
+    }
 }
 
 pub(super) async fn describe(call: &CallContext, params: DescribeParams) -> Result<Output> {
@@ -96,14 +96,14 @@ pub(super) async fn describe(call: &CallContext, params: DescribeParams) -> Resu
     Ok(json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters }).into())
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CallParams {
-    /// The name of the tool.
-    name: String,
-    /// Its arguments.
-    #[serde(default)]
-    arguments: Map<String, Value>,
+params! {
+    pub(super) struct CallParams {
+        /// The name of the tool.
+        name: String,
+        /// Its arguments.
+        #[serde(default)]
+        arguments: Map<String, Value>,
+    }
 }
 
 /// A call that names a tool runs as a call of that tool, so this one runs only if a call names itself.

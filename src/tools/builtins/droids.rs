@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 
 use ghost_domain::droid::{OUTPUT_DEFAULT, TASK_FILE, TIMEOUT_DEFAULT, TIMEOUT_MAX};
 use ghost_domain::ids::DROIDS;
-use ghost_domain::journal::FilePlan;
-use ghost_domain::text::{clip, prefix_bytes};
-use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, Droid, DroidMode, DroidTerms, Party};
+use ghost_domain::text::prefix_bytes;
+use ghost_domain::{AgentId, Code, Droid, DroidMode, DroidTerms, FilePlan, Party};
 use ghost_operations::droids::{self as rules, NewDroid};
 use ghost_operations::mail::agent_named;
 
@@ -30,31 +28,29 @@ const TOOLS_MAX: usize = 100;
 /// Stands for all droids of the caller.
 const ALL: &str = "all";
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SpawnParams {
-    /// What the droid is to do, complete: it knows nothing of your work. Name the files that it should read.
-    task: String,
-    /// The name of its output file, in its own directory.
-    output_path: Option<String>,
-    /// How long it may work, 1 to 300; 120 if absent.
-    #[schemars(range(min = 1, max = 300))]
-    timeout_seconds: Option<u32>,
-    /// `run` ends with its task; `session` then waits for more work, which you send with `steer`.
-    mode: Option<DroidMode>,
-    /// A short name, for people.
-    label: Option<String>,
-    /// Another model of this world.
-    model: Option<String>,
-    /// Fewer tools than your droids may have.
-    tools: Option<Vec<String>>,
-}
+params! {
+    pub(super) struct SpawnParams {
+        /// What the droid is to do, complete: it knows nothing of your work. Name the files that it should read.
+        task: String,
+        /// The name of its output file, in its own directory.
+        output_path: Option<String>,
+        /// How long it may work, 1 to 300; 120 if absent.
+        #[schemars(range(min = 1, max = 300))]
+        timeout_seconds: Option<u32>,
+        /// `run` ends with its task; `session` then waits for more work, which you send with `steer`.
+        mode: Option<DroidMode>,
+        /// A short name, for people.
+        label: Option<String>,
+        /// Another model of this world.
+        model: Option<String>,
+        /// Fewer tools than your droids may have.
+        tools: Option<Vec<String>>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CheckParams {
-    /// The droid.
-    droid_id: String,
+    pub(super) struct CheckParams {
+        /// The droid.
+        droid_id: String,
+    }
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -65,15 +61,15 @@ enum Action {
     Kill,
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ControlParams {
-    /// `list` shows your droids, `steer` sends one guidance or more work, `kill` ends one.
-    action: Action,
-    /// The droid; `all` for kill means all of yours.
-    droid_id: Option<String>,
-    /// For steer: what it should know or do. For kill: the reason.
-    message: Option<String>,
+params! {
+    pub(super) struct ControlParams {
+        /// `list` shows your droids, `steer` sends one guidance or more work, `kill` ends one.
+        action: Action,
+        /// The droid; `all` for kill means all of yours.
+        droid_id: Option<String>,
+        /// For steer: what it should know or do. For kill: the reason.
+        message: Option<String>,
+    }
 }
 
 pub(super) fn spawn(call: &CallContext, params: SpawnParams, w: &mut Tx) -> Result<Output> {
@@ -225,13 +221,13 @@ fn missing(field: &str, hint: &str) -> Refusal {
 /// The largest file that is promoted, in bytes.
 const PROMOTED_MAX: u64 = 16 * 1_024 * 1_024;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PromoteParams {
-    /// The droid's file, as its check shows it: `droids/droid-…/…`.
-    from: String,
-    /// Where it goes, relative to the shared root, such as `output/reports/water.md`.
-    to: String,
+params! {
+    pub(super) struct PromoteParams {
+        /// The droid's file, as its check shows it: `droids/droid-…/…`.
+        from: String,
+        /// Where it goes, relative to the shared root, such as `output/reports/water.md`.
+        to: String,
+    }
 }
 
 /// The droid whose directory has the file.

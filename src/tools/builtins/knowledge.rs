@@ -12,58 +12,52 @@ use super::common::*;
 const LIMIT_DEFAULT: u32 = 50;
 const LIMIT_MAX: u32 = 500;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListParams {
-    /// Only entries that contain these words in id, title, tags or text.
-    query: Option<String>,
-    /// Only entries with this tag.
-    tag: Option<String>,
-    /// The entry_id after which the list continues, if an earlier list was cut.
-    after: Option<String>,
-    /// The largest number of entries, up to 500; 50 if absent.
-    limit: Option<u32>,
-}
+params! {
+    pub(super) struct ListParams {
+        /// Only entries that contain these words in id, title, tags or text.
+        query: Option<String>,
+        /// Only entries with this tag.
+        tag: Option<String>,
+        /// The entry_id after which the list continues, if an earlier list was cut.
+        after: Option<String>,
+        /// The largest number of entries, up to 500; 50 if absent.
+        limit: Option<u32>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReadParams {
-    /// The id of the entry.
-    entry_id: String,
-    /// An earlier version instead of the current one, if it is still kept.
-    version: Option<i64>,
-}
+    pub(super) struct ReadParams {
+        /// The id of the entry.
+        entry_id: String,
+        /// An earlier version instead of the current one, if it is still kept.
+        version: Option<i64>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WriteParams {
-    /// The id of the entry, such as style/headlines.
-    entry_id: String,
-    /// The whole new text.
-    content: String,
-    /// The title, on one line; unchanged if absent.
-    title: Option<String>,
-    /// Words to find the entry by; unchanged if absent.
-    tags: Option<Vec<String>>,
-    /// Who may read it: agent ids, archetype:<name>, group:<privilege group> or *. Unchanged if absent; only you may
-    /// read a new entry.
-    readers: Option<Vec<String>>,
-    /// Who may change it, in the same form.
-    writers: Option<Vec<String>>,
-    /// The version that you have read: if the entry has changed since, nothing is written. 0 means that it must not
-    /// exist yet.
-    expected_version: Option<i64>,
-    /// Whether to create the entry if it does not exist; true if absent.
-    create: Option<bool>,
-}
+    pub(super) struct WriteParams {
+        /// The id of the entry, such as style/headlines.
+        entry_id: String,
+        /// The whole new text.
+        content: String,
+        /// The title, on one line; unchanged if absent.
+        title: Option<String>,
+        /// Words to find the entry by; unchanged if absent.
+        tags: Option<Vec<String>>,
+        /// Who may read it: agent ids, archetype:<name>, group:<privilege group> or *. Unchanged if absent; only you may
+        /// read a new entry.
+        readers: Option<Vec<String>>,
+        /// Who may change it, in the same form.
+        writers: Option<Vec<String>>,
+        /// The version that you have read: if the entry has changed since, nothing is written. 0 means that it must not
+        /// exist yet.
+        expected_version: Option<i64>,
+        /// Whether to create the entry if it does not exist; true if absent.
+        create: Option<bool>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DeleteParams {
-    /// The id of the entry.
-    entry_id: String,
-    /// The version that you have read: if the entry has changed since, nothing is deleted.
-    expected_version: Option<i64>,
+    pub(super) struct DeleteParams {
+        /// The id of the entry.
+        entry_id: String,
+        /// The version that you have read: if the entry has changed since, nothing is deleted.
+        expected_version: Option<i64>,
+    }
 }
 
 fn author(call: &CallContext) -> Author {
@@ -144,36 +138,32 @@ pub(super) fn delete(call: &CallContext, params: DeleteParams, w: &mut Tx) -> Re
 const KEYS_DEFAULT: u32 = 100;
 const KEYS_MAX: u32 = 500;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReadStateParams {
-    /// One key, such as plan.step; without it, keys are listed.
-    key: Option<String>,
-    /// Only keys that begin with this, such as plan.
-    prefix: Option<String>,
-    /// The key after which the list continues, if an earlier list was cut.
-    after: Option<String>,
-    /// The largest number of keys, up to 500; 100 if absent.
-    limit: Option<u32>,
-}
+params! {
+    pub(super) struct ReadStateParams {
+        /// One key, such as plan.step; without it, keys are listed.
+        key: Option<String>,
+        /// Only keys that begin with this, such as plan.
+        prefix: Option<String>,
+        /// The key after which the list continues, if an earlier list was cut.
+        after: Option<String>,
+        /// The largest number of keys, up to 500; 100 if absent.
+        limit: Option<u32>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WriteStateParams {
-    /// The key: letters, digits, _ and -, in parts joined by dots. Keys under system. are read-only.
-    key: String,
-    /// Any JSON value.
-    value: Value,
-    /// The version that you have read: if the value has changed since, nothing is written. 0 means that the key must
-    /// not exist yet.
-    expected_version: Option<i64>,
+    pub(super) struct WriteStateParams {
+        /// The key: letters, digits, _ and -, in parts joined by dots. Keys under system. are read-only.
+        key: String,
+        /// Any JSON value.
+        value: Value,
+        /// The version that you have read: if the value has changed since, nothing is written. 0 means that the key must
+        /// not exist yet.
+        expected_version: Option<i64>,
+    }
 }
 
 fn entry_json(entry: &StateEntry) -> Value {
     let mut object = value_json(entry);
-    object["key"] = json!(entry.key);
-    object["writer"] = json!(entry.writer);
-    object["updated_at"] = json!(entry.updated_at.rfc3339());
+    extend(&mut object, json!({ "key": entry.key, "writer": entry.writer, "updated_at": entry.updated_at.rfc3339() }));
     object
 }
 

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use ghost_domain::journal::FilePlan;
 use ghost_domain::mail::session_of;
-use ghost_domain::text::clip;
-use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Ask, Envelope, Kind, Step};
+use ghost_domain::{AgentId, Ask, Envelope, FilePlan, Kind, Step};
 use ghost_operations::asks::{self, WaitingCall};
 use ghost_operations::mail::{self, Broadcast, NewMessage};
 
@@ -26,51 +23,49 @@ const FILE_NAME_MAX: usize = 128;
 /// A file with at most this many characters is also included in the message.
 const INLINE_CHARS: usize = 2_000;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SendParams {
-    /// The agent that gets the message.
-    to: String,
-    /// The text of the message, or the content of the file.
-    content: String,
-    /// Put the content into a file of this name in the receiver's inbox directory instead.
-    filename: Option<String>,
-    /// A short line above the text.
-    subject: Option<String>,
-    /// Whether it wakes the receiver.
-    #[serde(default = "default_true")]
-    wake: bool,
-    /// Wait so many seconds for an answer, as syscall.ask does.
-    timeout_seconds: Option<u32>,
+params! {
+    pub(super) struct SendParams {
+        /// The agent that gets the message.
+        to: String,
+        /// The text of the message, or the content of the file.
+        content: String,
+        /// Put the content into a file of this name in the receiver's inbox directory instead.
+        filename: Option<String>,
+        /// A short line above the text.
+        subject: Option<String>,
+        /// Whether it wakes the receiver.
+        #[serde(default = "default_true")]
+        wake: bool,
+        /// Wait so many seconds for an answer, as syscall.ask does.
+        timeout_seconds: Option<u32>,
+    }
 }
 
 fn default_true() -> bool {
     true
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AskParams {
-    /// The agent to ask.
-    agent_id: String,
-    /// The question.
-    message: String,
-    /// Seconds to wait for the answer.
-    timeout_seconds: Option<u32>,
-    /// What the other agent needs to know to answer.
-    context: Option<String>,
-}
+params! {
+    pub(super) struct AskParams {
+        /// The agent to ask.
+        agent_id: String,
+        /// The question.
+        message: String,
+        /// Seconds to wait for the answer.
+        timeout_seconds: Option<u32>,
+        /// What the other agent needs to know to answer.
+        context: Option<String>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct BroadcastParams {
-    /// The text of the message.
-    message: String,
-    /// Agents that do not get the message.
-    #[serde(default)]
-    exclude: Vec<String>,
-    /// Only agents of this archetype get the message.
-    archetype: Option<String>,
+    pub(super) struct BroadcastParams {
+        /// The text of the message.
+        message: String,
+        /// Agents that do not get the message.
+        #[serde(default)]
+        exclude: Vec<String>,
+        /// Only agents of this archetype get the message.
+        archetype: Option<String>,
+    }
 }
 
 /// `syscall.message.send`. Its kind of effect depends on its arguments.
@@ -114,7 +109,6 @@ fn send_plain(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Outp
 }
 
 /// Sends a message with a file. This is the only way to put a file into another agent's directory
-///.
 async fn prepare_file(call: &CallContext, params: &SendParams) -> Result<FileWork> {
     not_blank("content", &params.content)?;
     let limits = call.services.ctx.limits();
@@ -266,14 +260,14 @@ const LIMIT_MAX: u32 = 100;
 /// The largest result, in bytes of JSON, so that the model gets all mail that it takes.
 const TAKE_BYTES: usize = 96 * 1024;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct InboxParams {
-    /// The largest number of messages, 1 to 100.
-    limit: Option<u32>,
-    /// Take only new mail. With false, your newest mail is shown again whatever its state, and none is taken.
-    #[serde(default = "default_true")]
-    unread_only: bool,
+params! {
+    pub(super) struct InboxParams {
+        /// The largest number of messages, 1 to 100.
+        limit: Option<u32>,
+        /// Take only new mail. With false, your newest mail is shown again whatever its state, and none is taken.
+        #[serde(default = "default_true")]
+        unread_only: bool,
+    }
 }
 
 pub(super) fn read_inbox(call: &CallContext, params: InboxParams, w: &mut Tx) -> Result<Output> {

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use ghost_domain::text::clip;
-
 use super::commands::{ended_as, shown};
 use super::common::*;
 use crate::effect::{Typed, choose, outside, read};
@@ -29,25 +27,25 @@ enum Action {
     Remove,
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ProcessParams {
-    /// What to do: list them; poll output since the last poll; log output from offset on; write to the input; kill;
-    /// clear those that have ended; remove one.
-    action: Action,
-    /// The command; not for list and clear.
-    session_id: Option<String>,
-    /// Text for write.
-    data: Option<String>,
-    /// For write: whether the input ends here.
-    #[serde(default)]
-    end: bool,
-    /// For log: where to begin, in bytes.
-    offset: Option<u64>,
-    /// For poll and log: bytes of output.
-    limit: Option<u32>,
-    /// For poll: milliseconds to wait.
-    timeout_ms: Option<u64>,
+params! {
+    pub(super) struct ProcessParams {
+        /// What to do: list them; poll output since the last poll; log output from offset on; write to the input; kill;
+        /// clear those that have ended; remove one.
+        action: Action,
+        /// The command; not for list and clear.
+        session_id: Option<String>,
+        /// Text for write.
+        data: Option<String>,
+        /// For write: whether the input ends here.
+        #[serde(default)]
+        end: bool,
+        /// For log: where to begin, in bytes.
+        offset: Option<u64>,
+        /// For poll and log: bytes of output.
+        limit: Option<u32>,
+        /// For poll: milliseconds to wait.
+        timeout_ms: Option<u64>,
+    }
 }
 
 /// The kind of a call: what changes nothing may run again after a crash.

@@ -4,8 +4,6 @@
 use async_trait::async_trait;
 use ghost_domain::schedule::words::{duration, duration_text, instant};
 use ghost_domain::schedule::{Change, JobMode, Missed, Payload, WakeMode, When};
-use ghost_domain::text::clip;
-use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Schedule, ScheduleKind, Timestamp, WatchSnapshot};
 use ghost_operations::schedules::{self as rules, NewSchedule};
 
@@ -17,48 +15,46 @@ use crate::parameters::parse;
 /// The largest number of characters of a message in a list.
 const BRIEF_CHARS: usize = 200;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TimerParams {
-    /// The name of the timer. A timer with the same name is replaced.
-    name: String,
-    /// The time from now, such as 90s, 5m or 1h30m. Give this or `at`.
-    duration: Option<String>,
-    /// The instant, such as 2026-11-30T18:00:00Z; UTC if there is no zone.
-    at: Option<String>,
-    /// The text of the reminder; the name if absent.
-    message: Option<String>,
-    /// Cancel the timer with this name instead.
-    #[serde(default)]
-    cancel: bool,
-}
+params! {
+    pub(super) struct TimerParams {
+        /// The name of the timer. A timer with the same name is replaced.
+        name: String,
+        /// The time from now, such as 90s, 5m or 1h30m. Give this or `at`.
+        duration: Option<String>,
+        /// The instant, such as 2026-11-30T18:00:00Z; UTC if there is no zone.
+        at: Option<String>,
+        /// The text of the reminder; the name if absent.
+        message: Option<String>,
+        /// Cancel the timer with this name instead.
+        #[serde(default)]
+        cancel: bool,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WatchParams {
-    /// The file or directory, relative to the scope; `.` is the whole scope.
-    path: String,
-    /// The name of the watch; the path if absent. A watch with the same name is replaced.
-    name: Option<String>,
-    /// Whether to include everything below a directory.
-    #[serde(default)]
-    recursive: bool,
-    /// The kinds of changes to report; all if empty.
-    #[serde(default)]
-    events: Vec<Change>,
-    /// Changes within this many milliseconds are reported together, 50 to 60000; 250 if absent.
-    debounce_ms: Option<u32>,
-    /// The text of the reminder when something changes.
-    message: Option<String>,
-    /// `agent`: your own directory (the default); `world`: the shared root.
-    #[serde(default)]
-    scope: Scope,
-    /// Cancel the watch with this name instead.
-    #[serde(default)]
-    cancel: bool,
-    /// The files at the path when the call was made. `look` sets it; the schema does not contain it, so a model cannot.
-    #[schemars(skip)]
-    baseline: Option<WatchSnapshot>,
+    pub(super) struct WatchParams {
+        /// The file or directory, relative to the scope; `.` is the whole scope.
+        path: String,
+        /// The name of the watch; the path if absent. A watch with the same name is replaced.
+        name: Option<String>,
+        /// Whether to include everything below a directory.
+        #[serde(default)]
+        recursive: bool,
+        /// The kinds of changes to report; all if empty.
+        #[serde(default)]
+        events: Vec<Change>,
+        /// Changes within this many milliseconds are reported together, 50 to 60000; 250 if absent.
+        debounce_ms: Option<u32>,
+        /// The text of the reminder when something changes.
+        message: Option<String>,
+        /// `agent`: your own directory (the default); `world`: the shared root.
+        #[serde(default)]
+        scope: Scope,
+        /// Cancel the watch with this name instead.
+        #[serde(default)]
+        cancel: bool,
+        /// The files at the path when the call was made. `look` sets it; the schema does not contain it, so a model cannot.
+        #[schemars(skip)]
+        baseline: Option<WatchSnapshot>,
+    }
 }
 
 pub(super) fn wrong(what: &str, hint: &str) -> Refusal {
@@ -98,10 +94,10 @@ fn whole(schedule: &Schedule) -> Value {
     }
     match &schedule.when {
         When::Change { path, recursive, changes, debounce_ms } => {
-            value["path"] = json!(path);
-            value["recursive"] = json!(recursive);
-            value["events"] = json!(changes);
-            value["debounce_ms"] = json!(debounce_ms);
+            let watched = json!({
+                "path": path, "recursive": recursive, "events": changes, "debounce_ms": debounce_ms,
+            });
+            extend(&mut value, watched);
         }
         When::At { .. } | When::After { .. } => {
             value["schedule"] = json!({ "at": schedule.when.once_at().map(Timestamp::rfc3339) });

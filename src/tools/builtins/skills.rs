@@ -10,18 +10,16 @@ use ghost_operations::skills as rules;
 
 use super::common::*;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListParams {
-    /// Only skills whose name or description contains this text.
-    query: Option<String>,
-}
+params! {
+    pub(super) struct ListParams {
+        /// Only skills whose name or description contains this text.
+        query: Option<String>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NameParams {
-    /// The name of the skill, as syscall.skill.list shows it.
-    name: String,
+    pub(super) struct NameParams {
+        /// The name of the skill, as syscall.skill.list shows it.
+        name: String,
+    }
 }
 
 /// The skill with that name, if the caller may hold it.

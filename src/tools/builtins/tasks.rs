@@ -2,7 +2,6 @@
 //! `ghost_operations` does the rest.
 
 use ghost_domain::schedule::words::instant;
-use ghost_domain::text::clip;
 use ghost_domain::{Code, Task, TaskEvent, TaskId, TaskStatus};
 use ghost_operations::tasks::{self as rules, NewTask, TaskChange};
 use ghost_store::tables::TaskFilter;
@@ -17,64 +16,58 @@ const BRIEF_CHARS: usize = 300;
 /// The largest history in a result, in bytes.
 const HISTORY_BYTES: usize = 32 * 1024;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CreateParams {
-    /// The title, on one line.
-    title: String,
-    /// Everything that the owner needs to know.
-    description: Option<String>,
-    /// The agent that is to do the task; you if absent.
-    owner: Option<String>,
-    /// The priority: higher is sooner; 0 if absent.
-    priority: Option<i32>,
-    /// The time at which it should be done, such as 2026-11-30T18:00:00Z.
-    due_at: Option<String>,
-    /// task_ids of tasks that must be done first.
-    #[serde(default)]
-    depends_on: Vec<TaskId>,
-    /// task_id of the task that this one is a part of.
-    parent_id: Option<TaskId>,
-}
+params! {
+    pub(super) struct CreateParams {
+        /// The title, on one line.
+        title: String,
+        /// Everything that the owner needs to know.
+        description: Option<String>,
+        /// The agent that is to do the task; you if absent.
+        owner: Option<String>,
+        /// The priority: higher is sooner; 0 if absent.
+        priority: Option<i32>,
+        /// The time at which it should be done, such as 2026-11-30T18:00:00Z.
+        due_at: Option<String>,
+        /// task_ids of tasks that must be done first.
+        #[serde(default)]
+        depends_on: Vec<TaskId>,
+        /// task_id of the task that this one is a part of.
+        parent_id: Option<TaskId>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListParams {
-    /// Only tasks of this owner.
-    owner: Option<String>,
-    /// Only tasks with this status.
-    status: Option<TaskStatus>,
-    /// Only parts of this task.
-    parent_id: Option<TaskId>,
-    /// The largest number of tasks, up to 500.
-    limit: Option<u32>,
-}
+    pub(super) struct ListParams {
+        /// Only tasks of this owner.
+        owner: Option<String>,
+        /// Only tasks with this status.
+        status: Option<TaskStatus>,
+        /// Only parts of this task.
+        parent_id: Option<TaskId>,
+        /// The largest number of tasks, up to 500.
+        limit: Option<u32>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct GetParams {
-    /// The id of the task.
-    task_id: TaskId,
-}
+    pub(super) struct GetParams {
+        /// The id of the task.
+        task_id: TaskId,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct UpdateParams {
-    /// The id of the task.
-    task_id: TaskId,
-    /// The new status of the task.
-    status: Option<TaskStatus>,
-    /// The agent that is to do the task from now on.
-    owner: Option<String>,
-    /// The reason, or the progress.
-    note: Option<String>,
-    /// The outcome, such as the path of a file.
-    result: Option<String>,
-    /// task_ids of all tasks that must be done first.
-    depends_on: Option<Vec<TaskId>>,
-    /// Reopen a task that has ended; needs a note.
-    #[serde(default)]
-    reopen: bool,
+    pub(super) struct UpdateParams {
+        /// The id of the task.
+        task_id: TaskId,
+        /// The new status of the task.
+        status: Option<TaskStatus>,
+        /// The agent that is to do the task from now on.
+        owner: Option<String>,
+        /// The reason, or the progress.
+        note: Option<String>,
+        /// The outcome, such as the path of a file.
+        result: Option<String>,
+        /// task_ids of all tasks that must be done first.
+        depends_on: Option<Vec<TaskId>>,
+        /// Reopen a task that has ended; needs a note.
+        #[serde(default)]
+        reopen: bool,
+    }
 }
 
 /// A task in the form that results show. With `brief`, long texts are shortened.

@@ -56,52 +56,48 @@ text_enum! {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct FetchParams {
-    /// The whole address, http or https.
-    url: String,
-    /// The method; GET if absent.
-    method: Option<Method>,
-    /// Headers, by name.
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    /// The body of a POST, PUT, PATCH or DELETE.
-    body: Option<String>,
-    /// `markdown` (the default) or `text` of an HTML page, or the page itself: `raw`.
-    #[serde(default)]
-    extract: ExtractWord,
-    /// Most characters of the content.
-    #[schemars(range(min = 1, max = 1_000_000))]
-    max_length: Option<u32>,
-    /// Save the answer to this file instead of showing it.
-    save_to: Option<String>,
-    /// Where `save_to` is: `agent`: your own directory (the default); `world`: the shared root.
-    #[serde(default)]
-    scope: Scope,
-}
+params! {
+    pub(super) struct FetchParams {
+        /// The whole address, http or https.
+        url: String,
+        /// The method; GET if absent.
+        method: Option<Method>,
+        /// Headers, by name.
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+        /// The body of a POST, PUT, PATCH or DELETE.
+        body: Option<String>,
+        /// `markdown` (the default) or `text` of an HTML page, or the page itself: `raw`.
+        #[serde(default)]
+        extract: ExtractWord,
+        /// Most characters of the content.
+        #[schemars(range(min = 1, max = 1_000_000))]
+        max_length: Option<u32>,
+        /// Save the answer to this file instead of showing it.
+        save_to: Option<String>,
+        /// Where `save_to` is: `agent`: your own directory (the default); `world`: the shared root.
+        #[serde(default)]
+        scope: Scope,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SearchParams {
-    /// The words to search for.
-    query: String,
-    /// Most results.
-    #[schemars(range(min = 1, max = 20))]
-    count: Option<u32>,
-    /// The country of the results, as two letters such as DE.
-    country: Option<String>,
-    /// How new: day, week, month, year, or 2026-01-01to2026-01-31.
-    freshness: Option<String>,
-}
+    pub(super) struct SearchParams {
+        /// The words to search for.
+        query: String,
+        /// Most results.
+        #[schemars(range(min = 1, max = 20))]
+        count: Option<u32>,
+        /// The country of the results, as two letters such as DE.
+        country: Option<String>,
+        /// How new: day, week, month, year, or 2026-01-01to2026-01-31.
+        freshness: Option<String>,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct GoogleParams {
-    /// The question, in a whole sentence.
-    query: String,
-    /// The model that answers; this world's own if absent.
-    model: Option<String>,
+    pub(super) struct GoogleParams {
+        /// The question, in a whole sentence.
+        query: String,
+        /// The model that answers; this world's own if absent.
+        model: Option<String>,
+    }
 }
 
 /// Names of the tools that need a `web` section in the world file.

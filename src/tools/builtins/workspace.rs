@@ -5,9 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use ghost_domain::GrantId;
-use ghost_domain::journal::FilePlan;
-use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{FilePlan, GrantId};
 
 use super::common::*;
 use super::places::{
@@ -24,69 +22,63 @@ const LIST_DEFAULT: u32 = 500;
 /// The space in a page of a file for fields other than text and path, in bytes of JSON.
 const PAGE_FIELDS: usize = 1_024;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReadParams {
-    /// The file, relative to the scope.
-    path: String,
-    /// First line to read, from 1.
-    offset: Option<u64>,
-    /// Bytes of that line to skip: `next_skip_bytes` of a result that ended inside a long line.
-    skip_bytes: Option<u64>,
-    /// Most lines to read.
-    #[schemars(range(min = 1))]
-    limit: Option<u64>,
-    /// `agent`: your own directory (the default); `world`: the shared root; `skill`: the path begins with its name.
-    #[serde(default)]
-    scope: ReadScope,
-}
+params! {
+    pub(super) struct ReadParams {
+        /// The file, relative to the scope.
+        path: String,
+        /// First line to read, from 1.
+        offset: Option<u64>,
+        /// Bytes of that line to skip: `next_skip_bytes` of a result that ended inside a long line.
+        skip_bytes: Option<u64>,
+        /// Most lines to read.
+        #[schemars(range(min = 1))]
+        limit: Option<u64>,
+        /// `agent`: your own directory (the default); `world`: the shared root; `skill`: the path begins with its name.
+        #[serde(default)]
+        scope: ReadScope,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WriteParams {
-    /// The file, relative to the scope. Missing directories are created.
-    path: String,
-    /// The text to write.
-    content: String,
-    /// Add to the end of the file instead of replacing it.
-    #[serde(default)]
-    append: bool,
-    /// `agent`: your own directory (the default); `world`: the shared root.
-    #[serde(default)]
-    scope: Scope,
-}
+    pub(super) struct WriteParams {
+        /// The file, relative to the scope. Missing directories are created.
+        path: String,
+        /// The text to write.
+        content: String,
+        /// Add to the end of the file instead of replacing it.
+        #[serde(default)]
+        append: bool,
+        /// `agent`: your own directory (the default); `world`: the shared root.
+        #[serde(default)]
+        scope: Scope,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct EditParams {
-    /// The file, relative to the scope.
-    path: String,
-    /// The text to replace, exactly as in the file, where it occurs once unless replace_all is set.
-    old_text: String,
-    /// The text that replaces it.
-    new_text: String,
-    /// Replace every occurrence.
-    #[serde(default)]
-    replace_all: bool,
-    /// `agent`: your own directory (the default); `world`: the shared root.
-    #[serde(default)]
-    scope: Scope,
-}
+    pub(super) struct EditParams {
+        /// The file, relative to the scope.
+        path: String,
+        /// The text to replace, exactly as in the file, where it occurs once unless replace_all is set.
+        old_text: String,
+        /// The text that replaces it.
+        new_text: String,
+        /// Replace every occurrence.
+        #[serde(default)]
+        replace_all: bool,
+        /// `agent`: your own directory (the default); `world`: the shared root.
+        #[serde(default)]
+        scope: Scope,
+    }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListParams {
-    /// The directory, relative to the scope; its root if absent.
-    path: Option<String>,
-    /// Levels to list, 1 to 8.
-    depth: Option<u32>,
-    /// Only entries whose path or name matches; `*` matches any characters.
-    glob: Option<String>,
-    /// Most entries, up to 2,000.
-    limit: Option<u32>,
-    /// `agent`: your own directory (the default); `world`: the shared root; `skill`: the path begins with its name.
-    #[serde(default)]
-    scope: ReadScope,
+    pub(super) struct ListParams {
+        /// The directory, relative to the scope; its root if absent.
+        path: Option<String>,
+        /// Levels to list, 1 to 8.
+        depth: Option<u32>,
+        /// Only entries whose path or name matches; `*` matches any characters.
+        glob: Option<String>,
+        /// Most entries, up to 2,000.
+        limit: Option<u32>,
+        /// `agent`: your own directory (the default); `world`: the shared root; `skill`: the path begins with its name.
+        #[serde(default)]
+        scope: ReadScope,
+    }
 }
 
 fn work(path: &WorkspacePath, grant_id: Option<GrantId>, before: Option<String>, bytes: Vec<u8>) -> FileWork {
@@ -250,17 +242,17 @@ pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Outpu
     Ok(Output::cut(content, truncated))
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PatchParams {
-    /// The diff, as `diff -u` and git write it; it may create and delete files. Context must match exactly.
-    patch: String,
-    /// Only check whether it applies.
-    #[serde(default)]
-    dry_run: bool,
-    /// `agent`: paths are in your own directory (the default); `world`: in the shared root.
-    #[serde(default)]
-    scope: Scope,
+params! {
+    pub(super) struct PatchParams {
+        /// The diff, as `diff -u` and git write it; it may create and delete files. Context must match exactly.
+        patch: String,
+        /// Only check whether it applies.
+        #[serde(default)]
+        dry_run: bool,
+        /// `agent`: paths are in your own directory (the default); `world`: in the shared root.
+        #[serde(default)]
+        scope: Scope,
+    }
 }
 
 /// The tool. Its kind of effect depends on `dry_run`.

@@ -45,13 +45,13 @@ pub(super) async fn reflect(call: &CallContext, _: Nothing) -> Result<Output> {
     Ok(Output::cut(content, !all))
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct StatusParams {
-    /// The agent; you if absent.
-    agent_id: Option<String>,
-    /// The model whose card is shown, as `model` or `provider/model`; the agent's own if absent.
-    model: Option<String>,
+params! {
+    pub(super) struct StatusParams {
+        /// The agent; you if absent.
+        agent_id: Option<String>,
+        /// The model whose card is shown, as `model` or `provider/model`; the agent's own if absent.
+        model: Option<String>,
+    }
 }
 
 /// What is known of a model. Facts that are unknown are left out. Prices are dollars for a million tokens.
@@ -158,13 +158,13 @@ const TURNS_MAX: u32 = 50;
 /// The hint for a number that is too large.
 const IN_PAGES: &str = "ask again in pages";
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SessionsParams {
-    /// Only sessions that were active in the last so many minutes.
-    active_minutes: Option<u32>,
-    /// The largest number of sessions, up to 500; 50 if absent.
-    limit: Option<u32>,
+params! {
+    pub(super) struct SessionsParams {
+        /// Only sessions that were active in the last so many minutes.
+        active_minutes: Option<u32>,
+        /// The largest number of sessions, up to 500; 50 if absent.
+        limit: Option<u32>,
+    }
 }
 
 pub(super) async fn list_sessions(call: &CallContext, params: SessionsParams) -> Result<Output> {
@@ -187,18 +187,18 @@ pub(super) async fn list_sessions(call: &CallContext, params: SessionsParams) ->
     Ok(Output::cut(json!({ "sessions": rows }), !all))
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct HistoryParams {
-    /// `own` for your own work, or the id of a conversation; the session of this turn if absent.
-    session: Option<String>,
-    /// The largest number of turns, up to 50; 10 if absent.
-    limit: Option<u32>,
-    /// Only turns before this one: `earlier` of the page before.
-    before: Option<TurnId>,
-    /// Also show calls and their results.
-    #[serde(default)]
-    include_tools: bool,
+params! {
+    pub(super) struct HistoryParams {
+        /// `own` for your own work, or the id of a conversation; the session of this turn if absent.
+        session: Option<String>,
+        /// The largest number of turns, up to 50; 10 if absent.
+        limit: Option<u32>,
+        /// Only turns before this one: `earlier` of the page before.
+        before: Option<TurnId>,
+        /// Also show calls and their results.
+        #[serde(default)]
+        include_tools: bool,
+    }
 }
 
 pub(super) async fn history(call: &CallContext, params: HistoryParams) -> Result<Output> {

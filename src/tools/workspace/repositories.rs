@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
 use cap_std::fs::Dir;
-use ghost_domain::Code;
 use ghost_domain::text::clip;
-use ghost_domain::write_acl::{WorkspacePath, in_repository, is_git_place};
+use ghost_domain::write_acl::{in_repository, is_git_place};
+use ghost_domain::{Code, WorkspacePath};
 use ghost_operations::Result;
 use ghost_policy::{Setting, foreign_setting};
 
 use super::reading;
+use super::system::join;
 
 /// Bytes of a configuration file.
 const CONFIG_BYTES: u64 = 256 * 1024;
@@ -264,10 +265,6 @@ impl Look<'_> {
             self.foreign(format!("the line may write `{path}`, which git reads"));
         }
     }
-}
-
-fn join(at: &str, name: &str) -> String {
-    if at.is_empty() { name.to_owned() } else { format!("{at}/{name}") }
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, ReadDir};
 use ghost_domain::text::clip;
-use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Refusal, refusal};
+use ghost_domain::{Refusal, WorkspacePath, refusal};
 use ghost_operations::Result;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Uid, fchown, fstat};
 use rustix::io::Errno;
@@ -87,6 +86,16 @@ pub(super) fn reopen(top: &Dir, path: &str) -> io::Result<Option<Dir>> {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The entries of a directory below `top` that was found a moment ago; see [`reopen`].
+pub(super) fn entries(top: &Dir, path: &str) -> io::Result<Option<ReadDir>> {
+    reopen(top, path)?.map(|dir| dir.entries()).transpose()
+}
+
+/// The path of `name` in the directory at `path`; the empty path is the root.
+pub(super) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }
 
 fn walk(top: impl AsFd, path: &str, missing: Missing) -> Result<OwnedFd, Errno> {

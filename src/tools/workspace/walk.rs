@@ -12,12 +12,12 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, MetadataExt as _};
 use ghost_domain::schedule::FileStamp;
 use ghost_domain::tool_catalogue::glob;
-use ghost_domain::write_acl::{TEMP_PREFIX, WorkspacePath, is_reserved};
-use ghost_domain::{AgentId, Refusal, WatchSnapshot, refusal};
+use ghost_domain::write_acl::{TEMP_PREFIX, is_reserved};
+use ghost_domain::{AgentId, Refusal, WatchSnapshot, WorkspacePath, refusal};
 use ghost_operations::Result;
 use serde::Serialize;
 
-use super::system::{self, in_the_way, io_refusal};
+use super::system::{self, in_the_way, io_refusal, join};
 use super::{reading, writing};
 
 /// The largest number of levels in a listing.
@@ -83,12 +83,9 @@ pub(crate) fn list(
     let mut listing = Listing::default();
     let mut scanned = 0;
     'walk: while let Some((below, level)) = pending.pop_front() {
-        let base = match (path.as_str(), below.as_str()) {
-            ("", only) | (only, "") => only.to_owned(),
-            (start, below) => format!("{start}/{below}"),
-        };
+        let base = if below.is_empty() { path.as_str().to_owned() } else { join(path.as_str(), &below) };
         let failed = |error: std::io::Error| io_refusal("list", &base, &error);
-        let entries = match system::reopen(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
+        let entries = match system::entries(&top, &below) {
             Ok(Some(entries)) => entries,
             // The directory was removed meanwhile.
             Ok(None) => continue,
@@ -111,10 +108,10 @@ pub(crate) fn list(
             if is_reserved(&name) {
                 continue;
             }
-            let full = if base.is_empty() { name.clone() } else { format!("{base}/{name}") };
+            let full = join(&base, &name);
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() && level < depth {
-                pending.push_back((if below.is_empty() { name.clone() } else { format!("{below}/{name}") }, level + 1));
+                pending.push_back((join(&below, &name), level + 1));
             }
             let wanted = pattern.is_none_or(|pattern| glob(pattern, &full) || glob(pattern, &name));
             if wanted {
@@ -172,7 +169,7 @@ pub(super) fn stamps(root: &Dir, path: &WorkspacePath, recursive: bool, limit: u
             parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
         };
         let failed = |error: io::Error| io_refusal("look at", &full(""), &error);
-        let entries = system::reopen(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose());
+        let entries = system::entries(&top, &below);
         let Some(entries) = entries.map_err(failed)? else { continue };
         for entry in entries {
             let Some(entry) = if_exists(entry).map_err(failed)? else { continue };
@@ -190,7 +187,7 @@ pub(super) fn stamps(root: &Dir, path: &WorkspacePath, recursive: bool, limit: u
                 continue;
             }
             if kind.is_dir() && recursive && level < SNAPSHOT_DEPTH {
-                pending.push((if below.is_empty() { name } else { format!("{below}/{name}") }, level + 1));
+                pending.push((join(&below, &name), level + 1));
             } else if kind.is_file()
                 && let Some(facts) = if_exists(entry.metadata()).map_err(failed)?
             {
@@ -305,7 +302,7 @@ pub(super) fn sweep(root: &Dir) -> Result<()> {
     let mut left = SWEEP_ENTRIES;
     let mut pending = vec![(String::new(), 0_usize)];
     while let Some((below, depth)) = pending.pop() {
-        let entries = match system::reopen(root, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
+        let entries = match system::entries(root, &below) {
             Ok(Some(entries)) => entries,
             Ok(None) => continue,
             // A directory that the daemon may not enter contains no temporary files: writes could
@@ -321,7 +318,7 @@ pub(super) fn sweep(root: &Dir) -> Result<()> {
             if kind.is_dir() && depth < SWEEP_DEPTH {
                 // Writes accept only UTF-8 names, so other directories contain no temporary files.
                 if let Ok(name) = entry.file_name().into_string() {
-                    pending.push((if below.is_empty() { name } else { format!("{below}/{name}") }, depth + 1));
+                    pending.push((join(&below, &name), depth + 1));
                 }
             } else if kind.is_file() && entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX) {
                 entry.remove_file().map_err(failed)?;

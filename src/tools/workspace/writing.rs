@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::fs::Dir;
 use ghost_domain::ids::DROIDS;
-use ghost_domain::journal::FilePlan;
-use ghost_domain::write_acl::{TEMP_PREFIX, WorkspacePath};
-use ghost_domain::{Refusal, refusal};
+use ghost_domain::write_acl::TEMP_PREFIX;
+use ghost_domain::{FilePlan, Refusal, WorkspacePath, refusal};
 use ghost_operations::Result;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
