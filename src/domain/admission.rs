@@ -7,8 +7,7 @@
 use crate::budget::Budget;
 use crate::budget::Scope;
 use crate::money::{Money, Price};
-use crate::refusal;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Refusal, refusal};
 use crate::transcript::TokenUsage;
 
 /// The tokens and money that one model call may use, after a check of all its scopes.

@@ -68,7 +68,6 @@ text_enum! {
 
 record! {
     /// The durable record of an agent.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct Agent {
         /// Id of the agent.
         pub agent_id: AgentId = agent_id.clone(),

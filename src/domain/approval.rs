@@ -98,7 +98,6 @@ impl ApprovalPlan {
 
 record! {
     /// A request to run one call, and its answer.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct Approval {
         /// Id of the approval.
         pub approval_id: ApprovalId,

@@ -37,7 +37,6 @@ pub struct Asker {
 
 record! {
     /// The durable record of an ask. A late answer is stored in `reply`; the status stays as it was.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct Ask {
         /// Correlation id of the ask.
         pub ask_id: AskId,

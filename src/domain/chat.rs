@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, ChannelName, MessageId, RootId};
 use crate::macros::text_enum;
 use crate::party::Party;
-use crate::refusal;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Refusal, refusal};
 use crate::time::Timestamp;
 
 text_enum! {

@@ -151,7 +151,6 @@ pub const WEBHOOK: &str = "webhook:";
 
 record! {
     /// The record of a conversation. `(adapter, thread)` is unique.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct Conversation {
         /// Id of the conversation.
         pub conversation_id: ConversationId,
@@ -235,7 +234,6 @@ pub struct Attachment {
 
 record! {
     /// One entry of a conversation: a message, an action or a note.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct ConversationEntry {
         /// Id of the conversation.
         pub conversation_id: ConversationId,

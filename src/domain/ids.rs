@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::macros::serde_as_text;
-use crate::refusal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, refusal};
 use crate::text::{a, shown};
 
 /// An id as JSON and in schemas: a text.

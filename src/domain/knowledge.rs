@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::AgentId;
 use crate::macros::serde_as_text;
 use crate::party::Party;
-use crate::refusal;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Refusal, refusal};
 use crate::text::{clip, one_line};
 use crate::time::Timestamp;
 

@@ -85,8 +85,8 @@ macro_rules! serde_as_text {
 }
 pub(crate) use serde_as_text;
 
-/// A record, and the function that makes a new one: a field with `= value` begins with that value, any other is an argument
-/// of the function.
+/// A record that is stored as JSON, and the function that makes a new one: a field with `= value` begins with that value, any
+/// other is an argument of the function.
 macro_rules! record {
     (
         $(#[$meta:meta])*
@@ -96,6 +96,7 @@ macro_rules! record {
         pub fn $new:ident($($arguments:tt)*)
     ) => {
         $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
         pub struct $name { $($(#[$of_field])* pub $field: $type),+ }
 
         impl $name {

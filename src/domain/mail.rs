@@ -74,7 +74,6 @@ text_enum! {
 
 record! {
     /// One message in an agent's durable inbox.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct Envelope {
         /// Id of the message.
         pub message_id: MessageId,

@@ -6,8 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::refusal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, refusal};
 use crate::transcript::TokenUsage;
 
 /// An amount in millionths of a US dollar. Arithmetic saturates.
@@ -29,7 +28,6 @@ impl Money {
         }
         if micros.is_finite() && (0.0..=1e15).contains(&micros) {
             // The check above makes the conversion safe.
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             Ok(Self(micros.round() as u64))
         } else {
             Err(refusal!(InvalidArguments, "{usd} is not an amount of dollars")
@@ -37,8 +35,7 @@ impl Money {
         }
     }
 
-    /// The amount in US dollars, for display.
-    #[allow(clippy::cast_precision_loss)] // amounts stay far below 2^53 millionths
+    /// The amount in US dollars, for display. Amounts stay far below 2^53 millionths.
     pub fn usd(self) -> f64 {
         self.0 as f64 / 1e6
     }

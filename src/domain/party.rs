@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, RequestId};
 use crate::macros::serde_as_text;
-use crate::refusal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, refusal};
 use crate::time::Timestamp;
 
 /// The author of a message or change. The database, the wire and lists use its text form:

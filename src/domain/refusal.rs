@@ -16,6 +16,7 @@ macro_rules! refusal {
         $crate::refusal::Refusal::new($crate::refusal::Code::$code, format!($($message)+))
     };
 }
+pub(crate) use refusal;
 
 /// The value with this text. `what` is what the values are.
 ///

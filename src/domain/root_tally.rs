@@ -22,7 +22,6 @@ const REPORTS_KEPT: usize = 256;
 record! {
     /// The counts of one root. Messages from outside (hop 0) are not counted: they have limits of their
     /// own, and a root without further work needs no row.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct RootTally {
         /// Id of the root.
         pub root_id: RootId,

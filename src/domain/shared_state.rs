@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::party::Party;
-use crate::refusal;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Refusal, refusal};
 use crate::time::Timestamp;
 
 /// One value. If a key is deleted and set again, its version continues above all versions of

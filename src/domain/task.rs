@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, ConversationId, RootId, TaskId};
 use crate::macros::{record, text_enum};
 use crate::party::Party;
-use crate::refusal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, refusal};
 use crate::time::Timestamp;
 
 text_enum! {
@@ -54,7 +53,6 @@ impl TaskStatus {
 
 record! {
     /// The record of a task.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct Task {
         /// Id of the task.
         pub task_id: TaskId,

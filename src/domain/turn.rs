@@ -103,7 +103,6 @@ pub fn bound_mark(what: &str) -> String {
 
 record! {
     /// The durable record of a turn. Its steps are in the journal.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct Turn {
         /// Id of the turn.
         pub turn_id: TurnId,

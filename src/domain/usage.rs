@@ -41,7 +41,6 @@ pub struct UsageRow {
 
 record! {
     /// Sums over usage rows, by agent and model.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct UsageSum {
         /// Agent that made the calls.
         pub agent_id: AgentId = agent_id.clone(),
@@ -110,7 +109,6 @@ text_enum! {
 
 record! {
     /// One tool call. `arguments` and `result` are redacted and truncated before they are stored.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct LedgerRow {
         /// Ghost's id of the call (the provider has an id of its own).
         pub call_id: CallId,

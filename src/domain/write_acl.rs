@@ -4,8 +4,7 @@
 
 use crate::ids::AgentId;
 use crate::ids::DROIDS;
-use crate::refusal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, refusal};
 
 /// Longest path in bytes.
 pub const PATH_MAX: usize = 1_024;

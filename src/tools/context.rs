@@ -331,9 +331,7 @@ impl CallContext {
             payload: json!({ "turn_id": self.turn_id, "call_id": self.call_id, "text": text }).into(),
         });
     }
-}
 
-impl CallContext {
     /// Reserves what this call of `tool` may cost at most, until the call ends. `None` if that is not known.
     ///
     /// # Errors

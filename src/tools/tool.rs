@@ -272,21 +272,7 @@ impl Tool {
         let looks = self.looks || matches!(self.run.resolve(arguments), Run::Read(_));
         Nature { looks, passing: self.passing }
     }
-}
 
-/// Whether an agent with this spec and these skills has `tool` in its registry. `outside` says whether the turn came from a
-/// conversation outside.
-pub fn is_granted(plan: &Plan, spec: &AgentSpec, held: &[HeldSkill], outside: bool, tool: &Tool) -> bool {
-    match &tool.origin {
-        Origin::Builtin => plan.grants(&spec.access, &tool.spec.name, outside),
-        Origin::Toolbox(toolbox) => {
-            let config = &spec.archetype.config;
-            plan.grants_of_toolbox((config, &spec.access), held, toolbox, &tool.spec.name)
-        }
-    }
-}
-
-impl Tool {
     /// Normalises arguments: removes null for an optional parameter whose schema has no null, turns an integer written as
     /// 2.0 into 2, adds the presets of an alias, and renames `target_agent` to `to`
     ///. Call it before [`validate`](Tool::validate), with the alias from
@@ -384,6 +370,18 @@ impl Tool {
                 }
             }
             _ => problems.push((if at.is_empty() { "arguments".to_owned() } else { at }, error.to_string())),
+        }
+    }
+}
+
+/// Whether an agent with this spec and these skills has `tool` in its registry. `outside` says whether the turn came from a
+/// conversation outside.
+pub fn is_granted(plan: &Plan, spec: &AgentSpec, held: &[HeldSkill], outside: bool, tool: &Tool) -> bool {
+    match &tool.origin {
+        Origin::Builtin => plan.grants(&spec.access, &tool.spec.name, outside),
+        Origin::Toolbox(toolbox) => {
+            let config = &spec.archetype.config;
+            plan.grants_of_toolbox((config, &spec.access), held, toolbox, &tool.spec.name)
         }
     }
 }

@@ -17,8 +17,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
 use super::words::{AHEAD_MAX_MS, duration_text};
 use super::{Schedule, When};
-use crate::refusal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, refusal};
 use crate::text::{nearest, shown};
 use crate::time::Timestamp;
 use crate::wall_clock::Jump;

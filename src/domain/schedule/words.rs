@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use crate::refusal;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Refusal, refusal};
 use crate::text::{clip, one_line, shown};
 use crate::time::Timestamp;
 

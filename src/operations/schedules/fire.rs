@@ -2,8 +2,8 @@
 
 use ghost_domain::mail::waits_for_heartbeat;
 use ghost_domain::schedule::WakeMode;
-use ghost_domain::schedule::slots::TRY_AGAIN;
 use ghost_domain::schedule::changes::report;
+use ghost_domain::schedule::slots::TRY_AGAIN;
 use ghost_domain::schedule::slots::{MISSED_MAX, Slots};
 
 use super::runs::{

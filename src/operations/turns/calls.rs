@@ -2,8 +2,8 @@
 //! watch.
 
 use ghost_domain::journal::FilePlan;
-use ghost_domain::usage::BYTES_PER_TOKEN;
 use ghost_domain::text::{cut_json, cut_marked};
+use ghost_domain::usage::BYTES_PER_TOKEN;
 
 use super::ownership::working_turn;
 use crate::prelude::*;

@@ -94,6 +94,31 @@ impl AcpHost {
         let inside = inside.ok_or_else(|| HostError::Refused(format!("`{path}` is not below {workspace}")))?;
         Ok(inside.trim_matches('/').to_owned())
     }
+
+    /// What an operator sees of a question.
+    fn plan(&self, ask: &PermissionAsk) -> ApprovalPlan {
+        let input = ask.raw_input.as_ref().map(|text| match serde_json::from_str::<Value>(text) {
+            Ok(input) if !ask.raw_input_cut => input,
+            _ => Value::String(text.clone()),
+        });
+        let mut arguments = json!({ "asks": ask.title, "kind": word(ask.kind) });
+        if !ask.locations.is_empty() {
+            arguments["files"] = json!(ask.locations);
+        }
+        if let Some(input) = input {
+            arguments["input"] = input;
+        }
+        if ask.raw_input_cut {
+            arguments["input_cut"] = json!(true);
+        }
+        ApprovalPlan {
+            tool: self.tool.clone(),
+            arguments,
+            dir: Some(self.like.dir.clone()),
+            sandbox: Some(self.sandbox.identity()),
+            ..ApprovalPlan::default()
+        }
+    }
 }
 
 /// The error of a script that did not succeed.
@@ -188,33 +213,6 @@ impl Host for AcpHost {
         {
             self.call.progress(&format!("{} has cost {told}, more than its {most}: it is stopped", self.tool));
             self.stop.cancel();
-        }
-    }
-}
-
-impl AcpHost {
-    /// What an operator sees of a question.
-    fn plan(&self, ask: &PermissionAsk) -> ApprovalPlan {
-        let input = ask.raw_input.as_ref().map(|text| match serde_json::from_str::<Value>(text) {
-            Ok(input) if !ask.raw_input_cut => input,
-            _ => Value::String(text.clone()),
-        });
-        let mut arguments = json!({ "asks": ask.title, "kind": word(ask.kind) });
-        if !ask.locations.is_empty() {
-            arguments["files"] = json!(ask.locations);
-        }
-        if let Some(input) = input {
-            arguments["input"] = input;
-        }
-        if ask.raw_input_cut {
-            arguments["input_cut"] = json!(true);
-        }
-        ApprovalPlan {
-            tool: self.tool.clone(),
-            arguments,
-            dir: Some(self.like.dir.clone()),
-            sandbox: Some(self.sandbox.identity()),
-            ..ApprovalPlan::default()
         }
     }
 }

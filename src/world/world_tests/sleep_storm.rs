@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ghost_agent::AgentMsg;
-use ghost_domain::mail::Kind;
 use ghost_domain::event::EventFilter;
+use ghost_domain::mail::Kind;
 use ghost_domain::{EventKind, Party, Timestamp};
 use ghost_operations::mail::{self, Chain, NewMessage};
 
