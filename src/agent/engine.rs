@@ -1,20 +1,20 @@
-//! The engine: the services, the tools, the providers and some caches that all agents of a world
-//! share.
+//! The engine: the services, the tools, the providers and some caches that all agents of a world share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Agent, AgentId, ChannelContext, HeldSkill, Refusal, Timestamp, budget};
+use ghost_domain::{Activity, Agent, AgentId, AgentKind, ChannelContext, HeldSkill, Refusal, Timestamp, budget};
 use ghost_provider::{Entry, Outage, Providers};
-use ghost_tools::{Caller, LiveTools, Offering, Registry, WorldServices, is_granted};
+use ghost_tools::{Caller, LiveTools, Offering, Registry, ToolTable, WorldServices, is_granted};
+use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::activity_port::ActivityPort;
 use crate::budget_queue::BudgetQueue;
-use crate::profile::{AgentProfile, AgentProfiles};
+use crate::prompt::{self, Part, Section};
 
 /// Tool lists whose size is cached.
 const SIZES_MAX: usize = 256;
@@ -51,7 +51,9 @@ pub struct Engine {
     logs_forgotten: AtomicU64,
     /// Sizes of the tool lists that agents share; see [`Engine::tool_bytes`].
     sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
-    profiles: AgentProfiles,
+    /// The profiles of agents, and the parts of the last droid's prompt; see [`Engine::profile`].
+    profiles: Mutex<BTreeMap<AgentId, Arc<AgentProfile>>>,
+    droid: Mutex<Option<DroidParts>>,
     /// Models whose text begins with unopened reasoning; see [`Engine::reasons_first`].
     reasoners: Mutex<BTreeSet<String>>,
     /// Unknown stop reasons, by model and reason, with the start of the day of the last warning.
@@ -60,7 +62,6 @@ pub struct Engine {
 
 impl Engine {
     /// Creates the engine of a world.
-    #[must_use]
     pub fn new(
         services: Arc<WorldServices>,
         tools: Arc<LiveTools>,
@@ -74,7 +75,8 @@ impl Engine {
             queue: Arc::default(),
             providers: RwLock::new(providers),
             sizes: Mutex::default(),
-            profiles: AgentProfiles::default(),
+            profiles: Mutex::default(),
+            droid: Mutex::default(),
             reasoners: Mutex::default(),
             unknown_stops: Mutex::default(),
             plan_changed: Notify::new(),
@@ -82,7 +84,8 @@ impl Engine {
         }
     }
 
-    /// The agent's profile for a turn with this channel context and these skills.
+    /// The agent's profile for a turn with this channel context and these skills. It stays the same from turn to turn until
+    /// one of its sources changes, so it is cached.
     ///
     /// # Errors
     /// The errors of [`Engine::spec_and_tools_for`].
@@ -93,7 +96,51 @@ impl Engine {
         held: &[HeldSkill],
     ) -> Result<Arc<AgentProfile>, Refusal> {
         let sources = (self.services.plan(), self.tools.current());
-        self.profiles.get_or_build(sources, agent, channel, held, || self.spec_and_tools_for(agent, channel, held))
+        let is_droid = agent.kind == AgentKind::Droid;
+        // Most droids have one turn, so their profiles would only drive out others.
+        let mut kept = (!is_droid).then(|| self.profiles.lock().unwrap_or_else(PoisonError::into_inner));
+        let known = kept.as_ref().and_then(|kept| kept.get(&agent.agent_id));
+        if let Some(profile) = known.filter(|profile| profile.matches(&sources, agent, channel, held)) {
+            return Ok(Arc::clone(profile));
+        }
+        let (spec, registry) = self.spec_and_tools_for(agent, channel, held)?;
+        let parts = match is_droid {
+            true => self.droid_parts(&sources, agent, channel, held, &spec, &registry),
+            false => Parts::new(&sources.0, agent, held, &spec, &registry),
+        };
+        let (agent, held, spec) = (agent.clone(), held.to_vec(), Arc::new(spec));
+        let profile = Arc::new(AgentProfile { plan: sources.0, agent, channel, held, spec, registry, parts });
+        if let Some(kept) = &mut kept {
+            let agent_id = &profile.agent.agent_id;
+            if kept.len() >= PROFILES_MAX && !kept.contains_key(agent_id) {
+                kept.clear();
+            }
+            kept.insert(agent_id.clone(), Arc::clone(&profile));
+        }
+        Ok(profile)
+    }
+
+    /// Droids with the same terms have the same parts.
+    fn droid_parts(
+        &self,
+        sources: &Sources,
+        agent: &Agent,
+        channel: Option<ChannelContext>,
+        held: &[HeldSkill],
+        spec: &AgentSpec,
+        registry: &Registry,
+    ) -> Parts {
+        let mut last = self.droid.lock().unwrap_or_else(PoisonError::into_inner);
+        let bare = channel.is_none() && held.is_empty();
+        let same = |of: &&DroidParts| bare && is_same(&of.sources, sources) && of.terms == agent.overrides;
+        if let Some(known) = last.as_ref().filter(same) {
+            return known.parts.clone();
+        }
+        let parts = Parts::new(&sources.0, agent, held, spec, registry);
+        if bare {
+            *last = Some(DroidParts { sources: sources.clone(), terms: agent.overrides.clone(), parts: parts.clone() });
+        }
+        parts
     }
 
     /// Makes all agents read the logs of their sessions anew, because a session was reset.
@@ -108,7 +155,6 @@ impl Engine {
 
     /// Bytes of a list of tools as a request carries it. Agents with the same access share one
     /// list, so the sizes are cached by list.
-    #[must_use]
     pub fn tool_bytes(&self, tools: &Arc<[ToolSpec]>) -> usize {
         let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, bytes)) = sizes.iter().find(|(list, _)| Arc::ptr_eq(list, tools)) {
@@ -125,7 +171,6 @@ impl Engine {
     /// Whether the model's last complete answer closed a reasoning block that it had not opened.
     /// Its provider then opens the block in a prefix, so text before the closing tag is not for
     /// people.
-    #[must_use]
     pub fn reasons_first(&self, model: &str) -> bool {
         self.reasoners.lock().unwrap_or_else(PoisonError::into_inner).contains(model)
     }
@@ -142,7 +187,6 @@ impl Engine {
     }
 
     /// Whether an unknown stop reason of a model is to be warned about: once a day for each.
-    #[must_use]
     pub fn warns_of_stop(&self, model: &str, reason: &str) -> bool {
         let today = budget::this_day(self.services.ctx.now());
         let mut known = self.unknown_stops.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +198,6 @@ impl Engine {
     }
 
     /// The current providers.
-    #[must_use]
     pub fn providers(&self) -> Arc<Providers> {
         // The lock is held only to copy a pointer, so the value is valid even if the lock is
         // poisoned.
@@ -162,7 +205,6 @@ impl Engine {
     }
 
     /// The models that are down, by provider and name.
-    #[must_use]
     pub fn models_down(&self) -> Vec<ModelDown> {
         let providers = self.providers();
         let models_of = |entry: &Entry| {
@@ -185,13 +227,6 @@ impl Engine {
     /// a model then check again.
     pub fn notify_plan_changed(&self) {
         self.plan_changed.notify_waiters();
-    }
-
-    /// The agent's spec and tools under the current plan, for a turn that does not come
-    /// from an outside conversation.
-    pub async fn spec_and_tools(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
-        let held = self.skills_held(&agent.agent_id).await?;
-        self.spec_and_tools_for(agent, None, &held)
     }
 
     /// The skills that the agent holds.
@@ -231,4 +266,104 @@ impl Engine {
         let registry = self.tools.current().registry(caller, offering, &is_granted).of_plan(Arc::clone(&plan));
         Ok((spec, registry))
     }
+}
+
+/// Implemented by the world's directory of agents.
+pub trait ActivityPort: Send + Sync + 'static {
+    /// Publishes the agent's current activity.
+    fn show(&self, agent_id: &AgentId, activity: Activity);
+
+    /// Gives the agent's place among the awake ones (`limits.awake_max`) to others while it waits for something that
+    /// may take long, such as a model that is down. With `waits` false it takes a place again, even if there is none.
+    fn set_waits(&self, agent_id: &AgentId, waits: bool);
+
+    /// Whether new turns may begin. False while the world is paused or shutting down, and for an
+    /// agent that is stopping.
+    fn may_begin(&self, agent_id: &AgentId) -> bool;
+
+    /// Marks the beginning of an inbox read and returns the agent's current wake generation. Every
+    /// wake-up raises the generation. After this call, the next wake-up is delivered to the actor
+    /// again.
+    fn begin_read(&self, agent_id: &AgentId) -> u64;
+
+    /// Shows the agent as idle, unless a wake-up has arrived since the inbox read that returned
+    /// generation `seen`. If this returns false, the actor must read the inbox again.
+    fn try_rest(&self, agent_id: &AgentId, seen: u64) -> bool;
+
+    /// Puts the agent to sleep, unless a wake-up has arrived since the inbox read that returned
+    /// generation `seen`. If this returns true, the actor must exit at once: the next message
+    /// starts a new actor.
+    fn try_sleep(&self, agent_id: &AgentId, seen: u64) -> bool;
+}
+
+/// Maximum profiles in the cache. Each needs some kilobytes. If more agents work, the cache is
+/// cleared and profiles are built again.
+const PROFILES_MAX: usize = 256;
+
+/// What profiles are built from: a plan and the tools of the world.
+type Sources = (Arc<Plan>, Arc<ToolTable>);
+
+fn is_same(some: &Sources, others: &Sources) -> bool {
+    Arc::ptr_eq(&some.0, &others.0) && Arc::ptr_eq(&some.1, &others.1)
+}
+
+/// The data that an agent needs to run a turn. It is built from a plan, the agent's record, its
+/// skills and the turn's channel context.
+pub struct AgentProfile {
+    /// The plan that the profile was built from.
+    pub plan: Arc<Plan>,
+    agent: Agent,
+    channel: Option<ChannelContext>,
+    held: Vec<HeldSkill>,
+    /// The agent's spec: its archetype, limits, access and model.
+    pub spec: Arc<AgentSpec>,
+    /// The tools that the agent may use.
+    pub registry: Registry,
+    /// The stable parts of the agent's prompts.
+    pub parts: Parts,
+}
+
+impl AgentProfile {
+    fn matches(
+        &self,
+        (plan, tools): &Sources,
+        agent: &Agent,
+        channel: Option<ChannelContext>,
+        held: &[HeldSkill],
+    ) -> bool {
+        // Status, restarts and times of the agent's record appear in no prompt, so they may differ.
+        let same = |kept: &Agent| {
+            let (status, status_reason, restarts) = (agent.status, agent.status_reason.clone(), agent.restarts);
+            let (started_at, updated_at, last_active_at) = (agent.started_at, agent.updated_at, agent.last_active_at);
+            Agent { status, status_reason, restarts, started_at, updated_at, last_active_at, ..kept.clone() } == *agent
+        };
+        Arc::ptr_eq(&self.plan, plan)
+            && Arc::ptr_eq(self.registry.table(), tools)
+            && self.channel == channel
+            && self.held == held
+            && same(&self.agent)
+    }
+}
+
+/// The stable parts of a prompt.
+#[derive(Clone)]
+pub struct Parts {
+    pub system: Arc<Part>,
+    pub briefing: Arc<Part>,
+}
+
+impl Parts {
+    fn new(plan: &Plan, agent: &Agent, held: &[HeldSkill], spec: &AgentSpec, registry: &Registry) -> Self {
+        let system = prompt::system(plan, agent, spec);
+        let briefing = prompt::briefing(spec, &registry.offer().deferred, &plan.skills, held);
+        let part = |sections: &[Section]| Arc::new(Part::new(prompt::join(sections)));
+        Self { system: part(&system), briefing: part(&briefing) }
+    }
+}
+
+/// The parts of the last droid's prompt, and what they were built from. Droids with the same terms have the same parts.
+struct DroidParts {
+    sources: Sources,
+    terms: Value,
+    parts: Parts,
 }

@@ -67,7 +67,6 @@ pub fn replace(messages: &mut [SharedMessage], mut shown: impl FnMut(&ImageFile)
 pub const REFUSED: &str = "left out, because your provider refused a request that showed it";
 
 /// Whether a conversation has images.
-#[must_use]
 pub fn has_images(messages: &[SharedMessage]) -> bool {
     messages.iter().flat_map(|message| &message.blocks).any(|block| matches!(block, Block::ImageFile(_)))
 }

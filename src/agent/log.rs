@@ -1,17 +1,25 @@
-//! The log of a session, as prompts hold it: the messages of earlier turns, word for word. A full log is cut to
-//! half at a round's edge, so that the beginning of the next prompts stays the same and providers can cache it.
-//!
-//! This module must never read the store, and a log must never hold turns of two sessions.
+//! The log of a session, as prompts hold it: the messages of earlier turns, word for word, and how it is read from the
+//! journals. A full log is cut to half at a round's edge, so that the beginning of the next prompts stays the same and
+//! providers can cache it. A log never holds turns of two sessions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use ghost_domain::journal::JournalRow;
+use ghost_domain::journal::{CallOutcome, JournalRow};
 use ghost_domain::transcript::{Block, Message, Role};
-use ghost_domain::{LogPlace, LogRange, LogStart, Turn, TurnStatus};
+use ghost_domain::{
+    Agent, ConversationEntry, ConversationId, Limits, LogPlace, LogRange, LogStart, Refusal, Turn, TurnStatus,
+};
+use ghost_operations::conversations::said_elsewhere;
+use ghost_operations::turns::BriefedLog;
 use ghost_provider::SharedMessage;
+use ghost_store::tables::SessionTurns;
+use ghost_tools::Registry;
+use ghost_tools::view::model_view;
 
+use crate::engine::Engine;
 use crate::images::leave_out;
-use crate::transcript::{Transcript, View, drop_state};
+use crate::transcript::{Transcript, View, calls_of, drop_state};
 use crate::truncate::{CUT_MARK, bytes_of};
 
 /// Stands for a result that no model has read, because its turn ended before.
@@ -62,16 +70,13 @@ pub struct LoggedTurn {
 
 impl LoggedTurn {
     /// An ended turn by its journal. `None` if the turn is not in the log.
-    #[must_use]
     pub fn read(turn: &Turn, journal: &[JournalRow], view: View<'_>) -> Option<Self> {
         if !turn.is_in_log() {
             return None;
         }
         let mut transcript = Transcript::unfold(journal, view);
         if !transcript.open.is_empty() {
-            let last = transcript.messages.last().into_iter().flat_map(|message| message.calls());
-            let calls: Vec<_> =
-                last.map(|(id, name, arguments)| (id.to_owned(), name.to_owned(), arguments.clone())).collect();
+            let calls = transcript.messages.last().map(|answer| calls_of(answer)).unwrap_or_default();
             transcript.close_round(&calls, view);
         }
         let (_, mail) = transcript.opening?;
@@ -82,7 +87,6 @@ impl LoggedTurn {
     }
 
     /// Whether a provider refused opaque state in this turn or in a later one.
-    #[must_use]
     pub fn state_is_refused(&self) -> bool {
         self.state_dropped
     }
@@ -97,13 +101,11 @@ impl LoggedTurn {
     }
 
     /// Size in bytes.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.rounds.iter().map(|round| round.bytes).sum()
     }
 
     /// A turn that has just ended, by its messages, of which the first is its mail. Its images are left out.
-    #[must_use]
     pub fn new(turn: &Turn, mut messages: Vec<SharedMessage>) -> Self {
         leave_out(&mut messages, None);
         let mut rounds: Vec<Vec<SharedMessage>> = Vec::new();
@@ -147,7 +149,6 @@ pub struct Log {
 
 impl Log {
     /// The log that begins at `start`. `turns` are the newest turns of the session, oldest first.
-    #[must_use]
     pub fn new(start: Option<LogStart>, mut turns: Vec<LoggedTurn>) -> Self {
         if let Some(refused) = turns.iter().rposition(|turn| turn.state_dropped) {
             turns[..refused].iter_mut().for_each(LoggedTurn::refuse_state);
@@ -162,7 +163,6 @@ impl Log {
     }
 
     /// Size in bytes.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.turns.iter().map(LoggedTurn::bytes).sum()
     }
@@ -206,7 +206,6 @@ impl Log {
 
     /// The messages, oldest first. Ids of calls are unique, because some providers refuse a conversation in which two
     /// calls have the same.
-    #[must_use]
     pub fn messages(&mut self) -> Vec<SharedMessage> {
         let mark = self.start.filter(|start| start.cut).map(|_| Message::text(Role::User, CUT_MARK).into());
         let mut messages: Vec<SharedMessage> = mark.into_iter().collect();
@@ -231,7 +230,6 @@ impl Log {
     }
 
     /// The part of the session's log that [`Self::messages`] shows; `None` if it shows nothing.
-    #[must_use]
     pub fn range(&self) -> Option<LogRange> {
         let mark = self.start.filter(|start| start.cut).map(|start| start.place);
         let end = self.turns.last().map(|turn| turn.place).or(mark)?;
@@ -239,139 +237,181 @@ impl Log {
     }
 
     /// The first turn that the log quotes.
-    #[must_use]
     pub fn first(&self) -> Option<LogPlace> {
         self.turns.first().map(|turn| turn.place)
     }
 
     /// The place after which the next turn's log continues.
-    #[must_use]
     pub fn end(&self) -> Option<LogPlace> {
         self.turns.last().map(|turn| turn.place).or(self.start.map(|start| start.place))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use ghost_domain::Timestamp;
-    use ghost_domain::transcript::Opaque;
-    use proptest::prelude::*;
+/// Source of a cron job's own turn.
+pub(crate) const CRON: &str = "cron";
+/// Turns that are read at a time. A turn may have large results, and all of its journal is read.
+const PAGE: u32 = 4;
+/// Bytes of text that count as one token.
+const TOKEN_BYTES: usize = 4;
+/// Turns of cron jobs that a prompt mentions.
+const JOBS_MAX: u32 = 6;
 
-    use super::*;
+/// A session, and how its results are shown.
+pub(crate) struct SessionLog<'e> {
+    pub(crate) engine: &'e Arc<Engine>,
+    pub(crate) registry: &'e Registry,
+    /// Turns of an earlier agent with this id are not in its logs.
+    pub(crate) agent: &'e Agent,
+    pub(crate) conversation_id: Option<ConversationId>,
+    /// Bytes of a result that the agent sees.
+    pub(crate) view_bytes: u32,
+}
 
-    fn turn(n: u64, status: TurnStatus) -> Turn {
-        serde_json::from_value(serde_json::json!({
-            "turn_id": uuid::Uuid::from_u128(n.into()), "agent_id": "a", "incarnation": 1,
-            "root_id": uuid::Uuid::nil(), "source": "mail", "status": status, "model": null, "rounds": 1, "calls": 0,
-            "input_tokens": 0, "output_tokens": 0, "cost": 0, "text": null, "started_at": n, "ended_at": n,
-        }))
-        .unwrap()
-    }
+/// Maximum bytes of a log in a prompt of an agent whose conversation may have `context_bytes`.
+pub(crate) fn log_room(limits: &Limits, context_bytes: u32) -> usize {
+    (limits.session_tokens as usize).saturating_mul(TOKEN_BYTES).min(context_bytes as usize / 4)
+}
 
-    fn of(turn: &Turn, mail: &str, messages: impl IntoIterator<Item = Message>) -> LoggedTurn {
-        let mail = Message::text(Role::User, mail);
-        LoggedTurn::new(turn, std::iter::once(mail).chain(messages).map(Into::into).collect())
-    }
-
-    fn logged(n: u64, rounds: &[usize]) -> LoggedTurn {
-        let answers = rounds.iter().map(|bytes| Message::text(Role::Assistant, "x".repeat(*bytes)));
-        of(&turn(n, TurnStatus::Finished), &format!("mail {n}"), answers)
-    }
-
-    fn texts(log: &mut Log) -> Vec<String> {
-        log.messages().iter().map(|message| message.visible_text()).collect()
-    }
-
-    #[test]
-    fn a_turn_without_an_answer_says_so() {
-        let said = Message::text(Role::Assistant, "so");
-        let texts = texts(&mut Log::new(None, vec![of(&turn(1, TurnStatus::Failed), "mail", [said])]));
-        assert_eq!(texts[..2], ["mail", "so"]);
-        assert_eq!((texts.len(), texts[2].contains("failed")), (3, true));
-    }
-
-    #[test]
-    fn ids_of_calls_are_unique_over_the_log() {
-        let call = Block::ToolCall { id: "x".into(), name: "t".into(), arguments: serde_json::json!({}) };
-        let result = Block::ToolResult { id: "x".into(), name: "t".into(), content: "r".into(), is_error: false };
-        let round =
-            [Message { role: Role::Assistant, blocks: vec![call] }, Message { role: Role::Tool, blocks: vec![result] }];
-        let of = |n| of(&turn(n, TurnStatus::Finished), "mail", round.to_vec());
-        let mut log = Log::new(None, vec![of(1), of(2), of(3)]);
-        let messages = log.messages();
-        assert_eq!(log.messages(), messages);
-        let ids: Vec<&str> = messages
-            .iter()
-            .flat_map(|message| &message.blocks)
-            .filter_map(|block| match block {
-                Block::ToolCall { id, .. } | Block::ToolResult { id, .. } => Some(id.as_str()),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(ids, ["x", "x", "x-2", "x-2", "x-3", "x-3"]);
-    }
-
-    #[test]
-    fn refused_state_is_left_out_of_all_earlier_turns() {
-        let opaque = |n: u64| {
-            let state = Block::Opaque(Opaque { author: "p/m".into(), json: n.to_string(), attached: false });
-            let message = Message { role: Role::Assistant, blocks: vec![state, Block::Text { text: "so".into() }] };
-            of(&turn(n, TurnStatus::Finished), "mail", [message])
-        };
-        let mut log = Log::new(None, vec![opaque(1), LoggedTurn { state_dropped: true, ..opaque(2) }, opaque(3)]);
-        let messages = log.messages();
-        let state = messages.iter().flat_map(|message| &message.blocks).filter_map(|block| match block {
-            Block::Opaque(opaque) => Some(opaque.json.as_str()),
-            _ => None,
-        });
-        assert_eq!(state.collect::<Vec<_>>(), ["2", "3"]);
-        assert!(log.bytes() < Log::new(None, vec![opaque(1), opaque(2), opaque(3)]).bytes());
-    }
-
-    #[test]
-    fn an_empty_log_has_no_range() {
-        assert_eq!((Log::default().range(), Log::default().messages().len()), (None, 0));
-        let reset = LogStart { place: turn(1, TurnStatus::Finished).log_place(), round: u32::MAX, cut: false };
-        let mut log = Log::new(Some(reset), vec![logged(1, &[5])]);
-        assert_eq!((log.range(), log.messages().len()), (None, 0));
-    }
-
-    #[test]
-    fn a_log_without_room_for_one_round_is_only_a_mark() {
-        let mut log = Log::new(None, vec![logged(1, &[500])]);
-        let start = log.fit(100).unwrap();
-        assert_eq!(texts(&mut log), [CUT_MARK]);
-        let mut again = Log::new(Some(start), vec![logged(1, &[500])]);
-        assert_eq!((again.messages(), again.range()), (log.messages(), log.range()));
-    }
-
-    proptest! {
-        /// Whatever is cut and whenever, a log that is read again from its range has the same messages.
-        #[test]
-        fn a_log_read_from_its_range_is_the_same(
-            turns in prop::collection::vec(prop::collection::vec(0_usize..200, 0..5), 1..12),
-            limit in 40_usize..900,
-        ) {
-            let all: Vec<LoggedTurn> = turns.iter().zip(1..).map(|(rounds, n)| logged(n, rounds)).collect();
-            let mut log = Log::default();
-            for (index, turn) in all.iter().enumerate() {
-                let before = log.range();
-                log.push(turn.clone());
-                let whole = log.bytes();
-                match log.fit(limit) {
-                    Some(_) => prop_assert!(log.bytes() <= limit / 2),
-                    None => prop_assert!(whole <= limit && log.range().unwrap().start == before.and_then(|range| range.start)),
-                }
-                let range = log.range().unwrap();
-                let kept = all[..=index].iter().filter(|turn| {
-                    turn.place <= range.end && range.start.is_none_or(|start| turn.place >= start.place)
-                });
-                let mut again = Log::new(range.start, kept.cloned().collect());
-                prop_assert_eq!(again.messages(), log.messages());
-                prop_assert_eq!(again.range(), log.range());
-                prop_assert!(log.messages().iter().all(|message| message.role != Role::Tool));
-            }
-            prop_assert_eq!(Timestamp(i64::try_from(turns.len()).unwrap()), log.end().unwrap().ended_at);
+impl SessionLog<'_> {
+    /// The log for a new turn, at least up to `room` bytes.
+    pub(crate) async fn newest(&self, room: usize) -> Result<Log, Refusal> {
+        if room == 0 {
+            return Ok(Log::default());
         }
+        let (agent_id, conversation_id) = (self.agent.agent_id.clone(), self.conversation_id);
+        let store = &self.engine.services.store;
+        let start = store
+            .read_latest(move |r| r.session_start(&agent_id, conversation_id))
+            .await?
+            .map(|start| start.start)
+            .filter(|start| start.place.ended_at >= self.agent.created_at);
+        self.read(start, None, room).await
+    }
+
+    /// The log that the prompt of a turn held.
+    pub(crate) async fn range(&self, range: LogRange) -> Result<Log, Refusal> {
+        self.read(range.start, Some(range.end.next()), usize::MAX).await
+    }
+
+    /// The log from `start` to `before`, or its newest part if it is larger than `room` bytes.
+    async fn read(&self, start: Option<LogStart>, mut before: Option<LogPlace>, room: usize) -> Result<Log, Refusal> {
+        let limits = self.engine.services.ctx.limits();
+        let shown = |tool: &str, outcome: &_| view(self.registry, &limits, self.view_bytes, tool, outcome);
+        let first = LogPlace::first_at(self.agent.created_at);
+        let (mut turns, mut bytes) = (Vec::new(), 0);
+        loop {
+            let query = SessionTurns {
+                agent_id: self.agent.agent_id.clone(),
+                conversation_id: self.conversation_id,
+                source: "mail",
+                from: Some(start.map_or(first, |start| start.place)),
+                before,
+                limit: PAGE,
+            };
+            let page = self.page(query).await?;
+            let last = page.len() < PAGE as usize;
+            for (turn, journal) in page {
+                before = Some(turn.log_place());
+                if let Some(mut turn) = LoggedTurn::read(&turn, &journal, &shown) {
+                    if turns.last().is_some_and(|later: &LoggedTurn| later.state_is_refused()) {
+                        turn.refuse_state();
+                    }
+                    bytes += turn.bytes();
+                    turns.push(turn);
+                }
+                if bytes > room {
+                    break;
+                }
+            }
+            if last || bytes > room {
+                break;
+            }
+        }
+        turns.reverse();
+        Ok(Log::new(start, turns))
+    }
+
+    async fn page(&self, query: SessionTurns) -> Result<Vec<(Turn, Vec<JournalRow>)>, Refusal> {
+        let read = self.engine.services.store.read_latest(move |r| {
+            let mut page = Vec::new();
+            for turn in r.session_turns(&query)? {
+                let journal = r.journal_of(turn.turn_id)?;
+                page.push((turn, journal));
+            }
+            Ok::<_, Refusal>(page)
+        });
+        read.await
+    }
+
+    /// What the agent has said in the session's conversation since the end of `log`, in other sessions.
+    pub(crate) async fn said_since(&self, log: &Log) -> Result<Vec<ConversationEntry>, Refusal> {
+        let Some(conversation_id) = self.conversation_id else { return Ok(Vec::new()) };
+        let (agent_id, since) =
+            (self.agent.agent_id.clone(), log.end().map_or(self.agent.created_at, |end| end.next().ended_at));
+        let store = &self.engine.services.store;
+        let read = store.read_latest(move |r| said_elsewhere(r, &agent_id, conversation_id, since));
+        read.await
+    }
+
+    /// Finished turns of the session's cron jobs since the end of `log`, newest first.
+    pub(crate) async fn jobs_since(&self, log: &Log) -> Result<Vec<Turn>, Refusal> {
+        let query = SessionTurns {
+            agent_id: self.agent.agent_id.clone(),
+            conversation_id: self.conversation_id,
+            source: CRON,
+            from: Some(log.end().unwrap_or(LogPlace::first_at(self.agent.created_at))),
+            before: None,
+            limit: JOBS_MAX,
+        };
+        let store = &self.engine.services.store;
+        let mut turns = store.read_latest(move |r| r.session_turns(&query)).await?;
+        turns.retain(|turn| turn.status == TurnStatus::Finished);
+        Ok(turns)
     }
 }
+
+/// The text of an outcome for the model, of which it sees `own` bytes unless the tool says otherwise; and whether it is a
+/// refusal.
+pub(crate) fn view(
+    registry: &Registry,
+    limits: &Limits,
+    own: u32,
+    tool: &str,
+    outcome: &CallOutcome,
+) -> (String, bool) {
+    let bytes = registry.find(tool).ok().and_then(|(tool, _)| tool.view_bytes).unwrap_or(own);
+    model_view(outcome, Some(bytes), limits)
+}
+
+/// What a new turn journals of its log, once the log has room.
+pub(crate) fn briefed(log: &mut Log, room: usize) -> BriefedLog {
+    let new_start = log.fit(room);
+    BriefedLog { range: log.range(), first: log.first().map(|place| place.ended_at), new_start }
+}
+
+/// The messages as text, each with its author.
+pub fn log_text(messages: &[SharedMessage]) -> String {
+    let mut lines = Vec::new();
+    for message in messages {
+        let author = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        };
+        for block in &message.blocks {
+            match block {
+                Block::Text { text } => lines.push(format!("{author}: {text}")),
+                Block::ToolCall { name, arguments, .. } => lines.push(format!("{author}: calls {name} {arguments}")),
+                Block::ToolResult { name, content, .. } => lines.push(format!("{author}: {name}: {content}")),
+                Block::ImageFile(image) => lines.push(format!("{author}: {}", image.note(None))),
+                Block::Image { media_type, .. } => lines.push(format!("{author}: an image ({media_type})")),
+                Block::Thinking { .. } | Block::Opaque(_) => {}
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

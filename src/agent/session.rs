@@ -87,7 +87,6 @@ pub struct AgentSession {
 
 impl AgentSession {
     /// The current turn.
-    #[must_use]
     pub fn current(&self) -> Option<TurnId> {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +163,6 @@ impl AgentSession {
 
     /// Whether the agent only waits for its next turn or for a model or budget, so that its task
     /// may be cancelled without loss.
-    #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.waits.current.load(Ordering::Acquire) > 0
             || self.pace.lock().unwrap_or_else(PoisonError::into_inner).waiting

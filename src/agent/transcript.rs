@@ -36,6 +36,14 @@ impl Begun {
     }
 }
 
+/// A call as the model wrote it: its id, name and arguments.
+pub type Written = (String, String, Value);
+
+/// The calls of an answer.
+pub fn calls_of(answer: &Message) -> Vec<Written> {
+    answer.calls().map(|(id, name, arguments)| (id.to_owned(), name.to_owned(), arguments.clone())).collect()
+}
+
 /// A call of the model's last answer that has no result yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenCall {
@@ -54,7 +62,6 @@ pub struct OpenCall {
 impl OpenCall {
     /// A call of an answer. A call of a deferred tool is that tool's from here on: it is judged, journaled and recorded
     /// under the tool's own name.
-    #[must_use]
     pub fn new(id: &str, name: &str, arguments: &Value, begun: Option<Begun>) -> Self {
         let (name, arguments) = unwrapped(name, arguments).unwrap_or_else(|| (name.to_owned(), arguments.clone()));
         Self { id: id.to_owned(), name, arguments, begun, approval_id: None }
@@ -118,12 +125,11 @@ pub type View<'a> = &'a dyn Fn(&str, &CallOutcome) -> (String, bool);
 
 impl Transcript {
     /// Rebuilds the transcript from the rows of a journal.
-    #[must_use]
     pub fn unfold(rows: &[JournalRow], view: View<'_>) -> Self {
         let mut transcript = Self::default();
         let mut begun: BTreeMap<String, Begun> = BTreeMap::new();
         let mut approvals: BTreeMap<String, ApprovalId> = BTreeMap::new();
-        let mut last_calls: Vec<(String, String, Value)> = Vec::new();
+        let mut last_calls: Vec<Written> = Vec::new();
         for row in rows {
             match &row.step {
                 Step::Briefed { system, briefing, log, mail, .. } => {
@@ -135,10 +141,7 @@ impl Transcript {
                     begun.clear();
                     approvals.clear();
                     let message = Message { role: Role::Assistant, blocks: blocks.clone() };
-                    last_calls = message
-                        .calls()
-                        .map(|(id, name, args)| (id.to_owned(), name.to_owned(), args.clone()))
-                        .collect();
+                    last_calls = calls_of(&message);
                     transcript.messages.push(message.into());
                     transcript.rounds += 1;
                     transcript.failures.clear();
@@ -179,14 +182,9 @@ impl Transcript {
                 Step::CallFinished { id, tool, outcome, .. } => {
                     transcript.results.insert(id.clone(), (tool.clone(), outcome.clone()));
                 }
-                Step::ToolsChanged { text, .. } => {
-                    transcript.close_round(&last_calls, view);
-                    last_calls.clear();
-                    transcript.messages.push(Message::text(Role::User, text.clone()).into());
-                }
-                Step::Note { text } => {
+                Step::ToolsChanged { text, .. } | Step::Note { text } => {
                     let after_answer = transcript.messages.last().is_some_and(|last| last.role == Role::Assistant);
-                    if after_answer && last_calls.is_empty() {
+                    if matches!(row.step, Step::Note { .. }) && after_answer && last_calls.is_empty() {
                         transcript.corrections += 1;
                     }
                     transcript.close_round(&last_calls, view);
@@ -214,7 +212,7 @@ impl Transcript {
 
     /// Appends the results of an answer's calls, in the model's order. A call without a result gets
     /// an error, because a provider refuses a transcript in which a result is missing.
-    pub fn close_round(&mut self, calls: &[(String, String, Value)], view: View<'_>) {
+    pub fn close_round(&mut self, calls: &[Written], view: View<'_>) {
         if calls.is_empty() {
             return;
         }
@@ -236,7 +234,6 @@ impl Transcript {
 }
 
 /// The blocks of a result: its text and its images. `view` is its text and whether it is a refusal.
-#[must_use]
 pub fn result_blocks(id: &str, name: &str, view: (String, bool), outcome: &CallOutcome) -> Vec<Block> {
     let (content, is_error) = view;
     let result = Block::ToolResult { id: id.to_owned(), name: name.to_owned(), content, is_error };
@@ -245,7 +242,6 @@ pub fn result_blocks(id: &str, name: &str, view: (String, bool), outcome: &CallO
 
 /// Makes the ids of an answer's calls unique within the answer and drops calls without an id. Some
 /// providers give no id, some the same id twice.
-#[must_use]
 pub fn with_unique_ids(blocks: Vec<Block>) -> Vec<Block> {
     let mut seen = BTreeSet::new();
     blocks

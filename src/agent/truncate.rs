@@ -23,7 +23,6 @@ const MARK_BYTES: usize = 64;
 const IMAGE_BYTES: usize = 3 * IMAGE_TOKENS;
 
 /// Size of a conversation in bytes.
-#[must_use]
 pub fn bytes_of(messages: &[SharedMessage]) -> usize {
     messages.iter().map(|message| message_bytes(message)).sum()
 }
@@ -47,7 +46,6 @@ pub fn truncate(messages: &mut Vec<SharedMessage>, past: usize, limit: usize) ->
 }
 
 /// Whether [`shorten_seen`] and [`truncate`] would leave a conversation as it is.
-#[must_use]
 pub fn is_short(messages: &[SharedMessage], past: usize, once: usize, limit: usize) -> bool {
     let is_long = |block: &Block| matches!(block, Block::ToolResult { content, .. } if content.len() > once);
     let turn = messages.iter().skip(past + 1).filter(|message| message.role == Role::Tool);

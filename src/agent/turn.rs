@@ -39,12 +39,11 @@ use self::admit::{NextTurn, Start};
 use self::answer::Thought;
 use self::call::Calls;
 use self::gate::{Admission, Worker};
-use self::open::OpenError;
 use self::runner::{End, Runner};
 use crate::engine::Engine;
+use crate::log::CRON;
 use crate::log::LoggedTurn;
 use crate::retry_write::write_with_retry;
-use crate::session_log::CRON;
 
 /// Processes an agent's mail, turn by turn, until there is none or new turns may not begin. If the
 /// agent cannot run under the current plan, that is recorded and its mail and its open turn wait.
@@ -123,12 +122,13 @@ enum Left {
 
 /// Runs a turn until it ends or must wait open.
 async fn run(engine: &Arc<Engine>, session: &Arc<AgentSession>, start: Box<Start>) -> Result<Left, Refusal> {
+    let turn_id = start.taken.turn.turn_id;
     let mut phase = Phase::Prompt(start);
     loop {
         phase = match phase {
-            Phase::Prompt(start) => match prompt(engine, session, *start).await? {
+            Phase::Prompt(start) => match prompt(engine, session, *start).await {
                 Ok(phase) => phase,
-                Err(left) => return Ok(left),
+                Err(end) => return leave(engine, turn_id, end).await,
             },
             Phase::Call { mut runner, admission, may_guide } => {
                 let thought = runner.call(admission, may_guide).await;
@@ -138,7 +138,17 @@ async fn run(engine: &Arc<Engine>, session: &Arc<AgentSession>, start: Box<Start
                 Ok(()) => Phase::call(runner),
                 Err(end) => Phase::End(runner, end),
             },
-            Phase::End(runner, end) => return leave(runner, end).await,
+            Phase::End(mut runner, end) => {
+                // A pending result is recorded before the turn ends, whatever the reason for the end.
+                let end = match (runner.flush().await, end) {
+                    (_, End::Broken(refusal)) | (Err(refusal), _) => End::Broken(refusal),
+                    (Ok(()), end) => end,
+                };
+                if matches!(end, End::Written) {
+                    keep_log(runner);
+                }
+                return leave(engine, turn_id, end).await;
+            }
         };
     }
 }
@@ -150,26 +160,18 @@ impl Phase {
     }
 }
 
-/// Opens a turn. If it cannot run, it ends or stays open.
-async fn prompt(
-    engine: &Arc<Engine>,
-    session: &Arc<AgentSession>,
-    mut start: Start,
-) -> Result<Result<Phase, Left>, Refusal> {
-    let turn_id = start.taken.turn.turn_id;
+/// Opens a turn.
+async fn prompt(engine: &Arc<Engine>, session: &Arc<AgentSession>, mut start: Start) -> Result<Phase, End> {
     if let Some(refusal) = start.taken.over.take() {
-        return end(engine, turn_id, Ending::Failed(refusal)).await.map(|()| Err(Left::Ended));
+        return Err(End::With(Ending::Failed(refusal)));
     }
     let admission = start.admission.take();
-    match open::open(engine, session, start).await {
-        Ok((runner, calls)) if calls.is_empty() => Ok(Ok(Phase::Call { runner, admission, may_guide: true })),
+    let (runner, calls) = open::open(engine, session, start).await?;
+    Ok(match calls.is_empty() {
+        true => Phase::Call { runner, admission, may_guide: true },
         // Calls without a result, from before a crash.
-        Ok((runner, calls)) => Ok(Ok(Phase::Act(runner, Calls::Unchecked(calls)))),
-        // The plan has changed since the agent's next work was read.
-        Err(OpenError::CannotRun(why)) => Ok(Err(Left::CannotRun(why))),
-        Err(OpenError::Failed(refusal)) => fail(engine, turn_id, refusal).await.map(|()| Err(Left::Ended)),
-        Err(OpenError::Broken(refusal)) => Err(refusal),
-    }
+        false => Phase::Act(runner, Calls::Unchecked(calls)),
+    })
 }
 
 /// What follows from asking for an answer.
@@ -192,17 +194,12 @@ fn after_call(runner: Box<Runner>, thought: Thought) -> Phase {
 }
 
 /// Ends a turn, unless it stays open.
-async fn leave(mut runner: Box<Runner>, how: End) -> Result<Left, Refusal> {
-    // A pending result is recorded before the turn ends, whatever the reason for the end.
-    let how = match (runner.flush().await, how) {
-        (_, End::Broken(refusal)) | (Err(refusal), _) => End::Broken(refusal),
-        (Ok(()), how) => how,
-    };
-    match how {
-        End::With(ending) => end(&runner.engine, runner.turn.turn_id, ending).await?,
-        End::Failed(refusal) => fail(&runner.engine, runner.turn.turn_id, refusal).await?,
-        End::Written => keep_log(runner),
-        End::SetAside => {}
+async fn leave(engine: &Arc<Engine>, turn_id: TurnId, end: End) -> Result<Left, Refusal> {
+    match end {
+        End::With(ending) => write_end(engine, turn_id, move |w| turns::finish(w, turn_id, ending)).await?,
+        End::Failed(refusal) => fail(engine, turn_id, refusal).await?,
+        End::Written | End::SetAside => {}
+        End::CannotRun(why) => return Ok(Left::CannotRun(why)),
         End::Yielded => return Ok(Left::Yielded),
         End::Reopened => return Ok(Left::Reopened),
         End::Broken(refusal) => return Err(refusal),
@@ -226,11 +223,6 @@ fn keep_log(runner: Box<Runner>) {
 /// Ends a turn that failed for good: its mail is held (see [`turns::fail`]).
 async fn fail(engine: &Arc<Engine>, turn_id: TurnId, refusal: Refusal) -> Result<(), Refusal> {
     write_end(engine, turn_id, move |w| turns::fail(w, turn_id, refusal)).await
-}
-
-/// Ends a turn.
-async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<(), Refusal> {
-    write_end(engine, turn_id, move |w| turns::finish(w, turn_id, ending)).await
 }
 
 /// Writes the end of a turn. If the store is unavailable, the write is retried. A turn that was ended from outside needs no

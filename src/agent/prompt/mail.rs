@@ -1,11 +1,32 @@
-//! The part of the prompt that changes from turn to turn: the mail, and notes about it.
+//! The part of the prompt that changes from turn to turn: the mail, and notes about it. In a prompt tags have a meaning, so
+//! text from outside is escaped.
 
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::reply_tokens::SILENT;
 use ghost_domain::text::{clip, one_line, prefix_bytes};
 use ghost_domain::{ActionKind, ChannelContext, ConversationEntry, Envelope, Reactions, Turn};
 
-use super::escape::{escape, escape_attribute};
+/// Escapes text inside a tag, so that mail cannot close its own tag.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Keeps Markdown readable inside a tag: only what closes the tag, or one whose name begins like it, is escaped.
+pub(super) fn within(tag: &str, text: &str) -> String {
+    let (mut inside, mut done) = (String::with_capacity(text.len()), 0);
+    for (at, _) in text.to_ascii_lowercase().match_indices(&format!("</{tag}")) {
+        inside.push_str(&text[done..at]);
+        inside.push_str("&lt;");
+        done = at + 1;
+    }
+    inside.push_str(&text[done..]);
+    inside
+}
+
+/// Escapes text inside an attribute, and puts it on one line.
+pub fn escape_attribute(text: &str) -> String {
+    escape(&ghost_domain::text::one_line(text)).replace('"', "&quot;")
+}
 
 /// Maximum calls of a crashed turn that the next turn's prompt lists.
 const NOTED_CALLS: usize = 50;
@@ -16,7 +37,6 @@ const SUMMARY_CHARS: usize = 160;
 const SAID_CHARS: usize = 2_000;
 
 /// The `<inbox>` block: the mail of a turn.
-#[must_use]
 pub fn inbox(mail: &[Envelope]) -> String {
     let mut text = String::from("<inbox>\n");
     // A chat wake-up has no text: the chat messages come as mail of their own.
@@ -69,7 +89,6 @@ impl ChannelOptions {
 
 /// The `<channel>` block of a turn that comes from an outside conversation (MSG-11, MSG-13, MSG-14,
 /// HB-05).
-#[must_use]
 pub fn channel(channel: ChannelContext, options: &ChannelOptions) -> String {
     let (id, options) = (channel.conversation_id, options.text());
     if !channel.replies {
@@ -92,7 +111,6 @@ pub const ENDED_CONVERSATION: &str = "<note>\nThe conversation with someone outs
 
 /// The `<jobs>` block: turns that cron jobs of the session had to themselves, newest first. The block is oldest first;
 /// empty if there are none.
-#[must_use]
 pub fn jobs(turns: &[Turn]) -> String {
     let lines: Vec<String> = turns
         .iter()
@@ -112,7 +130,6 @@ pub fn jobs(turns: &[Turn]) -> String {
 
 /// The `<said>` block: what the agent has said in this conversation in other work, oldest first; empty if nothing. Older
 /// texts are left out if it would have more than `room` bytes.
-#[must_use]
 pub fn said(entries: &[ConversationEntry], room: usize) -> String {
     let line = |entry: &ConversationEntry| {
         let text = one_line(prefix_bytes(&entry.content, SAID_CHARS * 8));
@@ -134,7 +151,6 @@ pub fn said(entries: &[ConversationEntry], room: usize) -> String {
 
 /// The `<note>` block about an earlier turn over the same mail that crashed: it lists the calls of
 /// that turn.
-#[must_use]
 pub fn earlier_note(journal: &[JournalRow]) -> Option<String> {
     let mut lines = Vec::new();
     let mut open = Vec::new();
@@ -172,9 +188,10 @@ pub fn earlier_note(journal: &[JournalRow]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ghost_domain::{Kind, MailState, MessageId, Party, RootId, Timestamp};
     use uuid::Uuid;
+
+    use super::*;
 
     #[test]
     fn mail_cannot_close_its_own_tag() {

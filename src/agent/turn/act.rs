@@ -14,15 +14,12 @@ use ghost_domain::{Activity, CallId, Code, Refusal};
 use ghost_operations::turns::{self, CallStart};
 use ghost_tools::Run;
 use ghost_tools::loop_guard::{Call, Verdict, is_own};
-use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::call::{CallResult, Calls, Checked, Checking, Ended, PendingResult, Unfit, outcome_unknown, start_of};
 use super::runner::{End, Runner};
-use crate::transcript::{OpenCall, result_blocks};
+use crate::transcript::{OpenCall, Written, result_blocks};
 
-/// A call as the model wrote it: its id, name and arguments.
-type Written = (String, String, Value);
 /// The outcome of a call, with the provider's id of the call.
 type Outcome = (String, CallOutcome);
 

@@ -12,7 +12,7 @@ use ghost_provider::SharedMessage;
 
 use super::attempts::Remedy;
 use crate::images::{REFUSED, has_images, leave_out, select};
-use crate::transcript::drop_state;
+use crate::transcript::{Written, calls_of, drop_state};
 use crate::truncate::{bytes_of, is_short, shorten_seen, truncate};
 
 /// The conversation of a turn.
@@ -66,12 +66,9 @@ impl Conversation {
     }
 
     /// The calls of the model's last answer.
-    pub(super) fn last_calls(&self) -> Vec<(String, String, serde_json::Value)> {
+    pub(super) fn last_calls(&self) -> Vec<Written> {
         let last = self.messages.iter().rev().find(|message| message.role == Role::Assistant);
-        last.map(|message| {
-            message.calls().map(|(id, name, arguments)| (id.to_owned(), name.to_owned(), arguments.clone())).collect()
-        })
-        .unwrap_or_default()
+        last.map(|answer| calls_of(answer)).unwrap_or_default()
     }
 
     /// Whether an answer of this turn carries opaque state of a provider.

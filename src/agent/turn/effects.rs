@@ -227,9 +227,8 @@ impl Runner {
                 Run::World(tool) => self.ready(checked, tool).await,
                 _ => Err(Refusal::new(Code::Internal, "this call has no effect in the store")),
             };
-            match prepared {
+            match self.unless_away(prepared)? {
                 Ok(prepared) => ready.push(prepared),
-                Err(refusal) if self.must_wait(&refusal) => return Err(refusal),
                 Err(refusal) => {
                     refused = Some(CallResult::Refused(refusal));
                     break;
@@ -253,14 +252,12 @@ impl Runner {
 
     /// Runs one call.
     pub(super) async fn in_store(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<CallResult, Refusal> {
-        match self.ready(checked, tool).await {
-            Ok(ready) => {
-                let nothing = || Refusal::new(Code::Internal, "the call waited for itself");
-                self.apply(checked, ready, (0, Arc::default())).await?.ok_or_else(nothing)
-            }
-            Err(refusal) if self.must_wait(&refusal) => Err(refusal),
-            Err(refusal) => Ok(CallResult::Refused(refusal)),
-        }
+        let ready = match self.unless_away(self.ready(checked, tool).await)? {
+            Ok(ready) => ready,
+            Err(refusal) => return Ok(CallResult::Refused(refusal)),
+        };
+        let nothing = || Refusal::new(Code::Internal, "the call waited for itself");
+        self.apply(checked, ready, (0, Arc::default())).await?.ok_or_else(nothing)
     }
 
     async fn ready(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<Ready, Refusal> {
@@ -397,9 +394,8 @@ impl FileCall<'_> {
     async fn write(&self) -> Result<CallResult, Refusal> {
         let (runner, context) = (self.runner, self.context());
         let prepared = self.tool.prepare(&context, &self.checked.call.arguments);
-        let work = match runner.in_time(self.checked, prepared).await {
+        let work = match runner.unless_away(runner.in_time(self.checked, prepared).await)? {
             Ok(work) => work,
-            Err(refusal) if runner.must_wait(&refusal) => return Err(refusal),
             Err(refusal) => return Ok(CallResult::Refused(refusal)),
         };
         let plans = work.plans();

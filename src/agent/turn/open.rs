@@ -20,31 +20,13 @@ use ghost_tools::loop_guard::LoopGuard;
 
 use super::admit::{Sources, Start, class};
 use super::conversation::Conversation;
-use super::runner::{LiveTools, Progress, Prompt, Runner, Terms, TurnTools, Unwritten};
+use super::runner::{End, LiveTools, Progress, Prompt, Runner, Terms, TurnTools, Unwritten};
 use super::tools::seen_before;
-use crate::engine::Engine;
-use crate::log::Log;
-use crate::profile::AgentProfile;
+use crate::engine::{AgentProfile, Engine};
+use crate::log::{self, CRON, Log, SessionLog, log_room, log_text, view};
 use crate::prompt::{self, Part, Section, Size};
 use crate::session::{AgentSession, Room};
-use crate::session_log::{self, CRON, SessionLog, log_room, view};
 use crate::transcript::{OpenCall, Transcript, drop_state};
-
-/// Why a turn cannot be opened.
-pub(super) enum OpenError {
-    /// The agent cannot run under the current plan. The turn stays open until it can.
-    CannotRun(Refusal),
-    /// This turn cannot run; it fails.
-    Failed(Refusal),
-    /// The store cannot be read.
-    Broken(Refusal),
-}
-
-impl From<Refusal> for OpenError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Broken(refusal)
-    }
-}
 
 /// What the prompt of a turn is made from.
 struct Opening<'a> {
@@ -73,7 +55,7 @@ pub(super) async fn open(
     engine: &Arc<Engine>,
     session: &Arc<AgentSession>,
     start: Start,
-) -> Result<(Box<Runner>, Vec<OpenCall>), OpenError> {
+) -> Result<(Box<Runner>, Vec<OpenCall>), End> {
     let Start { taken, sources, .. } = start;
     let sources = match sources {
         // Read for a new turn. A turn with a journal, or mail that was in an earlier turn,
@@ -82,12 +64,12 @@ pub(super) async fn open(
         _ => read_sources(engine, &taken).await?,
     };
     let place = place(engine, &taken, &sources.journal).await?;
-    let profile = engine.profile(&taken.agent, place.channel, &sources.held).map_err(OpenError::CannotRun)?;
+    let profile = engine.profile(&taken.agent, place.channel, &sources.held).map_err(End::CannotRun)?;
     let tools = tools(&profile, &taken, &sources);
     let job = job(engine, &taken).await?;
     make_home(engine, session, &taken).await?;
     let timed = taken.agent.kind == AgentKind::Droid || job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());
-    let spec = spec_of(engine, &profile, job.as_ref()).map_err(OpenError::Failed)?;
+    let spec = spec_of(engine, &profile, job.as_ref()).map_err(End::Failed)?;
     session.set_room(&profile.plan, Room::of(&profile.plan, &profile.spec));
     let limits = engine.services.ctx.limits();
     let shown = |tool: &str, outcome: &_| view(&tools.registry, &limits, spec.limits.result_view_bytes, tool, outcome);
@@ -164,7 +146,7 @@ fn spec_of(engine: &Engine, profile: &AgentProfile, job: Option<&OwnTurn>) -> Re
 }
 
 /// Makes the directories of the agent. A droid gets one with its task.
-async fn make_home(engine: &Engine, session: &AgentSession, taken: &Taken) -> Result<(), OpenError> {
+async fn make_home(engine: &Engine, session: &AgentSession, taken: &Taken) -> Result<(), End> {
     if taken.agent.kind != AgentKind::Droid {
         session.make_home(&engine.services.workspace, &taken.agent.agent_id).await;
         return Ok(());
@@ -179,7 +161,7 @@ async fn make_home(engine: &Engine, session: &AgentSession, taken: &Taken) -> Re
     );
     // No turn of the droid has begun before.
     let is_first = !taken.resumed && taken.earlier.is_empty() && droid.used.turns == 0;
-    engine.services.workspace.ensure_droid(&droid.droid_id, task, is_first).await.map_err(OpenError::Failed)
+    engine.services.workspace.ensure_droid(&droid.droid_id, task, is_first).await.map_err(End::Failed)
 }
 
 impl Opening<'_> {
@@ -230,7 +212,7 @@ impl Opening<'_> {
             false => {
                 let room = log_room(&self.engine.services.ctx.limits(), self.spec.limits.context_bytes);
                 let mut log = self.log(last_log, room, &mut mail).await?;
-                let briefed_log = session_log::briefed(&mut log, room);
+                let briefed_log = log::briefed(&mut log, room);
                 (log, briefed_log)
             }
         };
@@ -240,9 +222,9 @@ impl Opening<'_> {
                 let sections = prompt::system(&self.engine.services.plan(), &self.taken.agent, self.spec);
                 Arc::new(Part::new(prompt::join(&sections)))
             }
-            false => Arc::clone(&self.profile.system),
+            false => Arc::clone(&self.profile.parts.system),
         };
-        let briefing = Arc::clone(&self.profile.briefing);
+        let briefing = Arc::clone(&self.profile.parts.briefing);
         let unwritten = Some(Unwritten { briefing: Arc::clone(&briefing), log: briefed_log });
         Ok((Prompt { system, mail, log, log_version: 0, unwritten }, briefing))
     }
@@ -398,7 +380,7 @@ pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview
     let room = log_room(&limits, spec.limits.context_bytes);
     let mut log = session_log.newest(room).await?;
     log.fit(room);
-    let history = prompt::log_text(&log.messages());
+    let history = log_text(&log.messages());
     Ok(Preview { system, briefing, history, tools: Arc::clone(&registry.offer().sent), spec })
 }
 
@@ -418,7 +400,6 @@ pub struct Preview {
 
 impl Preview {
     /// The size of every section and of the tools, in the order of the request.
-    #[must_use]
     pub fn sizes(&self) -> Vec<Size> {
         let mut sizes = prompt::sizes("system", &self.system);
         sizes.extend(prompt::sizes("briefing", &self.briefing));

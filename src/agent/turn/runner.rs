@@ -22,10 +22,10 @@ use super::call::{Checked, Ended, PendingResult, start_of};
 use super::conversation::Conversation;
 use crate::engine::Engine;
 use crate::log::Log;
+use crate::log::view;
 use crate::prompt::Part;
 use crate::retry_write;
 use crate::session::AgentSession;
-use crate::session_log::view;
 use crate::transcript::Failure;
 
 /// A running turn.
@@ -128,11 +128,13 @@ pub(super) enum End {
     Written,
     /// The root's budget is spent: the turn is parked, and the agent continues with other work.
     SetAside,
+    /// It stays open: its agent cannot run under the current plan.
+    CannotRun(Refusal),
     /// It stays open: its agent is being restarted.
     Yielded,
     /// It stays open: another plan is current, and the turn is opened again under it.
     Reopened,
-    /// A write was refused.
+    /// A write was refused, or the store cannot be read.
     Broken(Refusal),
 }
 
