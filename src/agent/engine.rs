@@ -229,6 +229,13 @@ impl Engine {
         self.plan_changed.notify_waiters();
     }
 
+    /// The agent's spec and tools under the current plan, for a turn that does not come
+    /// from an outside conversation.
+    pub async fn spec_and_tools(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
+        let held = self.skills_held(&agent.agent_id).await?;
+        self.spec_and_tools_for(agent, None, &held)
+    }
+
     /// The skills that the agent holds.
     ///
     /// # Errors

@@ -4,8 +4,8 @@
 //! If a closing tag shows that text already sent was reasoning, an event tells subscribers to
 //! discard that text. From then on, no text of that model is sent before such a closing tag.
 //!
-//! The stream must never send a part of a secret or of reasoning because the rest has not arrived
-//! yet. It must never keep text: the durable record is the whole answer in the journal.
+//! No part of a secret or of reasoning is sent because the rest has not arrived yet. The durable record is the whole answer in
+//! the journal.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl HeldText {
     }
 }
 
-/// Sends an answer to subscribers while it arrives.
+/// Sends an answer to subscribers while it arrives, and keeps its visible text.
 pub(crate) struct Streamer {
     engine: Arc<Engine>,
     agent_id: AgentId,
@@ -91,10 +91,13 @@ pub(crate) struct Streamer {
     shown: bool,
     held_text: HeldText,
     watched: bool,
+    /// The visible text so far, in case the turn's time ends first; `None` if it is not needed.
+    kept: Option<String>,
 }
 
 impl Streamer {
-    pub(crate) fn new(engine: &Arc<Engine>, turn: &Turn, model: &str) -> Self {
+    /// `keep` says whether the visible text is needed at the end.
+    pub(crate) fn new(engine: &Arc<Engine>, turn: &Turn, model: &str, keep: bool) -> Self {
         let engine = Arc::clone(engine);
         let cleaner = if engine.reasons_first(model) { Cleaner::within_reasoning() } else { Cleaner::default() };
         Self {
@@ -106,21 +109,33 @@ impl Streamer {
             cleaner,
             shown: false,
             held_text: HeldText::default(),
+            kept: keep.then(String::new),
         }
     }
 
-    /// Sends the held text, because the answer is complete or was interrupted.
-    pub(crate) fn end(&mut self) {
+    /// Sends the held text, because the answer is complete or was interrupted. Returns the visible text that was kept.
+    pub(crate) fn end(mut self) -> Option<String> {
         let mut visible = String::new();
         self.cleaner.end(&mut visible);
         self.show(&visible);
         let text = self.held_text.end(&self.engine.services.ctx.redactor);
         self.publish(&text);
+        self.kept.filter(|kept| malformed_tool_call(kept).is_none() && !kept.trim().is_empty())
     }
 
-    /// Sends as much of the visible text as contains no part of a secret.
+    /// Keeps the visible text, and sends as much of it as contains no part of a secret.
     fn show(&mut self, visible: &str) {
-        if self.cleaner.closed_unopened() {
+        let was_reasoning = self.cleaner.closed_unopened();
+        if let Some(kept) = &mut self.kept {
+            if was_reasoning {
+                kept.clear();
+            }
+            kept.push_str(visible);
+        }
+        if !self.watched {
+            return;
+        }
+        if was_reasoning {
             self.engine.set_reasons_first(&self.model, true);
             self.held_text.discard();
             if std::mem::take(&mut self.shown) {
@@ -158,7 +173,7 @@ impl Streamer {
 
 impl Deltas for Streamer {
     fn text(&mut self, text: &str) {
-        if self.watched {
+        if self.watched || self.kept.is_some() {
             let mut visible = String::new();
             self.cleaner.push(text, &mut visible);
             self.show(&visible);
@@ -166,47 +181,6 @@ impl Deltas for Streamer {
     }
 
     fn thinking(&mut self, _: &str) {}
-}
-
-/// Passes an answer on to subscribers, and keeps its visible text in case the turn's time ends first.
-pub(crate) struct Partial {
-    streamer: Streamer,
-    /// `None` if the text is not needed.
-    kept: Option<Kept>,
-}
-
-struct Kept {
-    cleaner: Cleaner,
-    text: String,
-}
-
-impl Partial {
-    /// `within_reasoning` says whether the model's answers begin with reasoning.
-    pub(crate) fn new(streamer: Streamer, keep: bool, within_reasoning: bool) -> Self {
-        let cleaner = if within_reasoning { Cleaner::within_reasoning() } else { Cleaner::default() };
-        Self { streamer, kept: keep.then(|| Kept { cleaner, text: String::new() }) }
-    }
-
-    /// Ends the stream. Returns the visible text that was kept.
-    pub(crate) fn end(mut self) -> Option<String> {
-        self.streamer.end();
-        let mut kept = self.kept?;
-        kept.cleaner.end(&mut kept.text);
-        (malformed_tool_call(&kept.text).is_none() && !kept.text.trim().is_empty()).then_some(kept.text)
-    }
-}
-
-impl Deltas for Partial {
-    fn text(&mut self, text: &str) {
-        self.streamer.text(text);
-        if let Some(kept) = &mut self.kept {
-            kept.cleaner.push(text, &mut kept.text);
-        }
-    }
-
-    fn thinking(&mut self, text: &str) {
-        self.streamer.thinking(text);
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_config::plan::Plan;
-use ghost_config::spec::AgentSpec;
 use ghost_config::testing::WorldFiles;
 use ghost_domain::journal::Step;
 use ghost_domain::ports::{Signal, Wake};
@@ -18,7 +17,7 @@ use ghost_provider::testing::{FakeModel, say};
 use ghost_store::memory::MemoryDisk;
 use ghost_store::tables::{LedgerFilter, TurnFilter};
 use ghost_tools::workspace::Workspace;
-use ghost_tools::{LiveTools, Registry, ToolTable, WorldServices, builtins};
+use ghost_tools::{LiveTools, ToolTable, WorldServices, builtins};
 use serde_json::Value;
 
 use super::fakes::{ActivityLog, NoAgents, ToolState, tools};
@@ -169,13 +168,6 @@ impl AgentWorld {
     pub(crate) async fn agent(&self, name: &str) -> Agent {
         let agent_id = id(name);
         read!(self, |r| r.agent_get(&agent_id)?).unwrap()
-    }
-
-    /// What an agent has in turns that do not come from an outside conversation.
-    pub(crate) async fn spec_and_tools(&self, name: &str) -> (AgentSpec, Registry) {
-        let agent = self.agent(name).await;
-        let held = self.engine.skills_held(&agent.agent_id).await.unwrap();
-        self.engine.spec_and_tools_for(&agent, None, &held).unwrap()
     }
 
     /// The newest turn of an agent.

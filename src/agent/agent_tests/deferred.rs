@@ -115,7 +115,7 @@ async fn the_tools_of_a_request_fit_the_limit() {
     let request = world.model.requests().remove(0);
     let briefing = request.messages[0].visible_text();
     let lines = briefing[briefing.find("<tools>").unwrap()..briefing.find("</tools>").unwrap()].len();
-    let granted = world.spec_and_tools("ada").await.1.specs();
+    let granted = world.engine.spec_and_tools(&world.agent("ada").await).await.unwrap().1.specs();
     assert!(granted.len() >= 40, "{}", granted.len());
     let without = estimate_tokens(&ModelRequest { tools: Arc::default(), ..request.clone() });
     let tools = estimate_tokens(&request) - without - 400 + lines as u64 / 3;

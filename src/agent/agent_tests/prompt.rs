@@ -62,7 +62,7 @@ async fn sections_are_in_order_and_list_the_tools_of_the_request() {
         section.lines().filter_map(|line| line.strip_prefix("- ")?.split_once('(')).map(|(name, _)| name).collect();
     assert!(listed.contains(&"util.cron") && request.tools.iter().any(|tool| tool.name == "workspace.read"));
     assert!(!request.tools.iter().any(|tool| listed.contains(&tool.name.as_str())), "each tool is in one place");
-    let granted = world.spec_and_tools("ada").await.1.specs();
+    let granted = world.engine.spec_and_tools(&world.agent("ada").await).await.unwrap().1.specs();
     assert_eq!(listed.len() + request.tools.len(), granted.len());
     assert!(!listed.contains(&"syscall.agent.stop"), "a tool that is not granted is not listed");
     let mail = request.messages.last().unwrap();
@@ -170,7 +170,7 @@ async fn the_text_of_a_skill_grants_no_tool() {
     let (_root, plan) = with_skills(&world.engine.services.plan(), &[("stopping", text)]);
     world.engine.services.set_plan(Arc::new(plan));
     let granted = async || {
-        let (_, registry) = world.spec_and_tools("ada").await;
+        let (_, registry) = world.engine.spec_and_tools(&world.agent("ada").await).await.unwrap();
         assert_eq!(registry.find("syscall.agent.stop").map(|_| ()).unwrap_err().code, Code::AccessDenied);
         registry.specs().iter().map(|spec| spec.name.clone()).collect::<Vec<_>>()
     };

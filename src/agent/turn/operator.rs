@@ -97,11 +97,10 @@ pub async fn call_for_operator(
         if is_new {
             droids::may_act(r, &agent)?;
         }
-        let held = r.skills_held(&id)?;
-        Ok::<_, Refusal>((agent, held))
+        Ok::<_, Refusal>(agent)
     });
-    let (agent, held) = read.await?;
-    let (spec, registry) = engine.spec_and_tools_for(&agent, None, &held)?;
+    let agent = read.await?;
+    let (spec, registry) = engine.spec_and_tools(&agent).await?;
     // Checked before a turn is opened, so that a typing error leaves no turn behind.
     let (found, alias) = registry.find(&tool)?;
     found.validate(&found.normalise(alias.as_deref(), arguments.clone()))?;

@@ -25,7 +25,7 @@ use super::runner::{End, Prompt, Runner, limit_reached, within};
 use crate::budget_queue::Ticket;
 use crate::images;
 use crate::prompt;
-use crate::stream::{Partial, Streamer};
+use crate::stream::Streamer;
 
 /// A call that failed.
 struct Failed {
@@ -246,8 +246,7 @@ impl Runner {
         let began = clock.steady();
         let whole = Limits::seconds(limits.model_seconds);
         let limit = whole.min(self.time_left());
-        let streamer = Streamer::new(&self.engine, &self.turn, &choice.model);
-        let mut deltas = Partial::new(streamer, limit < whole, self.engine.reasons_first(&choice.model));
+        let mut deltas = Streamer::new(&self.engine, &self.turn, &choice.model, limit < whole);
         let answered = within(&*clock, limit, choice.entry.provider.complete(request, &mut deltas)).await;
         let partial = deltas.end();
         drop(slot);
