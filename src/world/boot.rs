@@ -18,23 +18,15 @@ use ghost_tools::{AgentControl, LiveTools, McpConnections, Tool, ToolTable, Worl
 use ghost_web::Web;
 use ractor::Actor;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
-use crate::clock;
 use crate::directory::Directory;
 use crate::loops::{self, Loops};
-use crate::maintenance;
-use crate::manifest;
-use crate::pause::{PAUSED, agents_with_work};
 use crate::reconcile::{self, Reconciling, Stage};
-use crate::root::{Root, RootMsg};
-use crate::schedules;
 use crate::signal_router::SignalRouter;
-use crate::signals;
-use crate::toolboxes;
-use crate::tree::Tree;
-use crate::watches;
+use crate::supervisor::{Root, adopt};
+use crate::tree::{self, PAUSED, Tree, agents_with_work};
 use crate::world::{Reloader, World};
+use crate::{clock, maintenance, toolboxes, watches};
 
 /// Keys under which the store keeps the world's id and the fencing epoch.
 const WORLD_ID: &str = "world_id";
@@ -78,12 +70,9 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     let epoch = next_epoch(&boot.store, &boot.plan.world_id).await?;
     let redactor = Redactor::new(boot.secrets);
     let ctx = OperationContext::new(boot.ports, redactor, &boot.node, epoch, boot.plan.limits.clone());
-    ctx.set_chat_wake(boot.plan.chat_wake);
-    ctx.set_webhooks(boot.plan.webhook_agents());
     let directory = Arc::new(Directory::new(Arc::clone(&ctx.ports.clock)));
-    directory.set_awake_max(boot.plan.limits.awake_max);
     let plan = Arc::new(boot.plan);
-    ctx.set_fitness(reconcile::fitness(&plan));
+    reconcile::apply_rules(&ctx, &directory, &plan);
     let mut services = WorldServices::new(
         ctx.clone(),
         boot.store.clone(),
@@ -133,13 +122,8 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     let (root, root_task) = Actor::spawn(None, Root, Arc::clone(&tree))
         .await
         .map_err(|error| Refusal::new(Code::Internal, format!("the root supervisor cannot start: {error}")))?;
-    let own = (None, plan.root_intensity);
-    for (team, intensity) in
-        std::iter::once(own).chain(plan.teams.iter().map(|team| (Some(team.clone()), team.intensity)))
-    {
-        let (done, there) = oneshot::channel();
-        let sent = root.cast(RootMsg::Adopt(team, intensity, done));
-        if sent.is_err() || there.await.is_err() {
+    for team in std::iter::once(None).chain(plan.teams.iter().cloned().map(Some)) {
+        if !adopt(&root, team).await {
             return Err(Refusal::new(Code::Internal, "a supervisor could not start"));
         }
     }
@@ -159,23 +143,24 @@ fn start_loops(world: &World, tree: &Arc<Tree>) {
     // Cron slots before this time were missed, because no daemon ran. A restart of the loop keeps
     // this time.
     let since = tree.engine.services.ctx.now();
-    let (own, mut again) = (Arc::clone(tree), false);
-    world.keep_running(loops::SIGNAL_ROUTER, move || {
-        Box::pin(signals::rounds(Arc::clone(&own), std::mem::replace(&mut again, true)))
-    });
-    let own = Arc::clone(tree);
-    world.keep_running(loops::CLOCK, move || Box::pin(clock::rounds(Arc::clone(&own))));
-    let own = Arc::clone(tree);
-    world.keep_running(loops::SCHEDULES, move || Box::pin(schedules::rounds(Arc::clone(&own), since)));
-    let own = Arc::clone(tree);
-    world.keep_running(loops::WATCHES, move || Box::pin(watches::rounds(Arc::clone(&own))));
-    let own = Arc::clone(tree);
-    world.keep_running(loops::MAINTENANCE, move || Box::pin(maintenance::rounds(Arc::clone(&own))));
+    let mut again = false;
+    keep(world, tree, loops::SIGNAL_ROUTER, move |tree| tree::route_signals(tree, std::mem::replace(&mut again, true)));
+    keep(world, tree, loops::CLOCK, clock::watch_jumps);
+    keep(world, tree, loops::SCHEDULES, move |tree| clock::fire_schedules(tree, since));
+    keep(world, tree, loops::WATCHES, watches::rounds);
+    keep(world, tree, loops::MAINTENANCE, maintenance::rounds);
     // A world on simulated time writes no files beside those of its agents.
     if tree.engine.services.workspace.place().is_some() {
-        let own = Arc::clone(tree);
-        world.keep_running(loops::MANIFEST, move || Box::pin(manifest::rounds(Arc::clone(&own))));
+        keep(world, tree, loops::MANIFEST, maintenance::manifest_rounds);
     }
+}
+
+fn keep<F>(world: &World, tree: &Arc<Tree>, name: &'static str, mut rounds: impl FnMut(Arc<Tree>) -> F + Send + 'static)
+where
+    F: Future<Output = Result<(), String>> + Send + 'static,
+{
+    let tree = Arc::clone(tree);
+    world.keep_running(name, move || Box::pin(rounds(Arc::clone(&tree))));
 }
 
 /// Whether this world has run on this database before.

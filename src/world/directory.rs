@@ -1,9 +1,6 @@
-//! The directory of agents in memory: which agents exist, their activity, and which have an actor.
-//! Only the directory lets an agent sleep, and only if no wake-up has arrived since the actor's
-//! last read of its inbox. So no wake-up is lost. [`WakeSlot`] holds the rules of sleep and wake;
-//! the directory keeps one for each agent under a lock.
-//!
-//! The directory must never hold its lock across an await.
+//! The directory of agents in memory: which agents exist, their activity, and which have an actor. Only the directory lets an
+//! agent sleep, and only if no wake-up has arrived since the actor's last read of its inbox. So no wake-up is lost.
+//! [`WakeSlot`] holds the rules of sleep and wake; the directory keeps one for each agent under a lock.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,18 +15,7 @@ use ractor::{ActorId, ActorRef};
 use tokio::sync::{Notify, watch};
 
 use crate::places::{Places, Rank};
-use crate::slots::{AgentCard, Away, Population, Slot, Slots};
-use crate::wake_slot::{Activation, Call, WakeSlot};
-
-/// The receiver of a wake-up.
-pub(crate) enum Route {
-    /// The actor.
-    Actor(ActorRef<AgentMsg>),
-    /// The supervisor of this team, which must create an actor.
-    Supervisor(Option<Arc<str>>),
-    /// None: a wake-up is already on its way, or the agent does not run.
-    Nowhere,
-}
+use crate::slots::{Activation, AgentCard, Away, Call, Population, Route, Slot, Slots, WakeSlot};
 
 /// Number of agents that are visited before the lock is released for others.
 pub(crate) const AT_ONCE: usize = 256;
@@ -40,8 +26,8 @@ pub struct Directory {
     strings: Mutex<BTreeMap<String, Arc<str>>>,
     /// Locked alone, or while the slots are locked.
     places: Mutex<Places>,
-    /// Notified when an agent waits for a place, or when a place is free for one.
-    places_changed: Notify,
+    /// Notified when an agent waits for a place, or when a place is free for one: see [`Directory::next_awake`].
+    pub(crate) places_changed: Notify,
     clock: Arc<dyn Clock>,
     started_at: Timestamp,
     paused: AtomicBool,
@@ -55,7 +41,6 @@ pub struct Directory {
 
 impl Directory {
     /// An empty directory.
-    #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             slots: Mutex::default(),
@@ -78,7 +63,7 @@ impl Directory {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
+    pub(crate) fn places(&self) -> MutexGuard<'_, Places> {
         // A set and a queue of its members: a poisoned lock can at worst hold an agent that waits twice.
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,6 +89,11 @@ impl Directory {
     fn leave(&self, agent_id: &AgentId) {
         let mut places = self.places();
         places.leave(agent_id);
+        self.offer(&places);
+    }
+
+    /// Says that a place is free, if an agent waits for one.
+    fn offer(&self, places: &Places) {
         if places.waiting() > 0 {
             self.places_changed.notify_one();
         }
@@ -111,41 +101,32 @@ impl Directory {
 
     /// Frees the place of an agent that begins to wait, or takes one when the wait ends.
     fn set_away(&self, slot: &mut Slot, agent_id: &AgentId, away: Away) {
-        match (slot.away, away) {
-            (Away::No, Away::Answer) => {
-                self.leave(agent_id);
-                slot.away = away;
-            }
-            (Away::No, Away::Model) => {
-                let mut places = self.places();
-                if places.go_away(agent_id) {
-                    slot.away = away;
-                    if places.waiting() > 0 {
-                        self.places_changed.notify_one();
-                    }
-                }
-            }
-            (Away::Answer | Away::Model, Away::No) => {
-                self.forget_away(slot);
-                // An actor that has ended holds no place.
-                if slot.wake.actor().is_some() {
-                    self.places().force(agent_id);
-                }
-            }
-            // A wait within a wait changes nothing.
-            (Away::No, Away::No) | (Away::Answer | Away::Model, Away::Answer | Away::Model) => {}
+        // A wait within a wait changes nothing.
+        if (slot.away == Away::No) == (away == Away::No) {
+            return;
         }
+        if away == Away::No {
+            self.forget_away(slot);
+            // An actor that has ended holds no place.
+            if slot.wake.actor().is_some() {
+                self.places().force(agent_id);
+            }
+            return;
+        }
+        let mut places = self.places();
+        match away {
+            Away::Model if !places.go_away(agent_id) => return,
+            Away::Model => {}
+            Away::Answer | Away::No => places.leave(agent_id),
+        }
+        slot.away = away;
+        self.offer(&places);
     }
 
     fn forget_away(&self, slot: &mut Slot) {
         if std::mem::replace(&mut slot.away, Away::No) == Away::Model {
             self.places().come_back();
         }
-    }
-
-    /// Returns when [`next_awake`](Self::next_awake) may have an agent, or when one has begun to wait.
-    pub(crate) async fn places_changed(&self) {
-        self.places_changed.notified().await;
     }
 
     /// Gives a free place to the agent that has waited longest. The caller must let its supervisor create the actor.
@@ -160,19 +141,12 @@ impl Directory {
         }
     }
 
-    /// Whether an agent waits that was the first one to wait. Returns it once.
-    pub(crate) fn take_begun(&self) -> bool {
-        self.places().take_begun()
-    }
-
     /// Number of agents that hold a place, and of places.
-    #[must_use]
     pub fn held_places(&self) -> (usize, usize) {
         self.places().held()
     }
 
     /// Number of agents that wait for a place.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.places().waiting()
     }
@@ -195,7 +169,6 @@ impl Directory {
     }
 
     /// Changes with every record that enters the directory.
-    #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -203,39 +176,33 @@ impl Directory {
     /// Stores an agent's record in the directory. The record of a deleted agent removes it and
     /// returns its actor, which the caller must stop.
     pub(crate) fn record(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
-        let actor = self.take_over(agent);
+        let actor = match agent.is_deleted() {
+            true => self.remove(&agent.agent_id),
+            false => {
+                self.put(agent);
+                None
+            }
+        };
         self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
         actor
     }
 
-    fn take_over(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
-        if agent.is_deleted() {
-            let mut slots = self.lock();
-            let mut removed = slots.remove(&agent.agent_id);
-            if let Some(slot) = &mut removed {
-                self.forget_away(slot);
-            }
-            // Under the slots' lock, so that no one enters for the removed slot afterwards.
-            self.leave(&agent.agent_id);
-            return removed.and_then(|slot| slot.wake.into_actor()).map(|actor| *actor);
+    fn remove(&self, agent_id: &AgentId) -> Option<ActorRef<AgentMsg>> {
+        let mut slots = self.lock();
+        let mut removed = slots.remove(agent_id);
+        if let Some(slot) = &mut removed {
+            self.forget_away(slot);
         }
+        // Under the slots' lock, so that no one enters for the removed slot afterwards.
+        self.leave(agent_id);
+        removed.and_then(|slot| slot.wake.into_actor()).map(|actor| *actor)
+    }
+
+    fn put(&self, agent: &Agent) {
         let (archetype, team) = (self.shared(&agent.archetype), agent.team.as_deref().map(|team| self.shared(team)));
         let name: Option<Arc<str>> = (agent.name != agent.agent_id.as_str()).then(|| agent.name.as_str().into());
         let reason = agent.status_reason.as_deref().map(Arc::from);
-        let mut slots = self.lock();
-        if let Some(mut slot) = slots.get_mut(&agent.agent_id) {
-            slot.archetype = archetype;
-            slot.team = team;
-            slot.name = name;
-            slot.reason = reason;
-            slot.desired = agent.desired;
-            slot.status = agent.status;
-            slot.restarts = agent.restarts;
-            slot.incarnation = agent.incarnation;
-            slot.kind = agent.kind;
-            return None;
-        }
-        let slot = Slot {
+        let new = Slot {
             archetype,
             name,
             team,
@@ -251,8 +218,11 @@ impl Directory {
             activity: Activity::Asleep,
             away: Away::No,
         };
-        slots.insert(agent.agent_id.clone(), slot);
-        None
+        let mut slots = self.lock();
+        let Some(mut slot) = slots.get_mut(&agent.agent_id) else { return slots.insert(agent.agent_id.clone(), new) };
+        let (wake, created_at, idle_since) = (std::mem::take(&mut slot.wake), slot.created_at, slot.idle_since);
+        let (activity, away) = (slot.activity, slot.away);
+        *slot = Slot { wake, created_at, idle_since, activity, away, ..new };
     }
 
     /// Raises the wake generation. Returns the receiver of the wake-up.
@@ -329,6 +299,14 @@ impl Directory {
         }
     }
 
+    /// Sends a message to the actor of an agent, if the agent is awake.
+    pub(crate) fn tell(&self, agent_id: &AgentId, message: AgentMsg) {
+        if let Some(actor) = self.actor(agent_id) {
+            // An error means that the actor has just ended.
+            drop(actor.cast(message));
+        }
+    }
+
     /// The actor of an agent that is awake.
     pub(crate) fn actor(&self, agent_id: &AgentId) -> Option<ActorRef<AgentMsg>> {
         self.lock().get(agent_id).and_then(|slot| slot.wake.actor().map(|actor| (**actor).clone()))
@@ -398,7 +376,6 @@ impl Directory {
     }
 
     /// Whether the world is paused.
-    #[must_use]
     pub fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Acquire)
     }
@@ -409,33 +386,26 @@ impl Directory {
     }
 
     /// Whether the daemon is shutting down.
-    #[must_use]
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
     /// Every agent's card, in order of id.
-    #[must_use]
     pub fn cards(&self) -> Vec<AgentCard> {
         self.walk(|agent_id, slot| Some(slot.card(agent_id)))
     }
 
     /// How many agents of each kind have each status and activity. It costs the same for any number of agents.
-    #[must_use]
     pub fn population(&self) -> Population {
         self.lock().population().clone()
     }
 
     /// Number of agents that were created at run time and are no droids.
-    #[must_use]
     pub fn len_dynamic(&self) -> u64 {
-        let slots = self.lock();
-        let dynamic = slots.population().iter().filter(|((kind, ..), _)| *kind == AgentKind::Dynamic);
-        dynamic.map(|(_, count)| count).sum()
+        self.lock().len_of(AgentKind::Dynamic)
     }
 
     /// The cards of the first `most` agents after `after` that `wanted` accepts, by status and archetype.
-    #[must_use]
     pub fn cards_after(
         &self,
         after: Option<AgentId>,
@@ -445,50 +415,19 @@ impl Directory {
         self.walk_after(after, most, |agent_id, slot| wanted(slot.status, &slot.archetype).then(|| slot.card(agent_id)))
     }
 
-    /// Ids of stopped agents that were created at run time, at most `limit`.
-    #[must_use]
-    pub(crate) fn stopped_helpers(&self, limit: usize) -> Vec<AgentId> {
-        let slots = self.lock();
-        let stopped =
-            slots.iter().filter(|(_, slot)| slot.kind == AgentKind::Dynamic && slot.status == AgentStatus::Stopped);
-        stopped.map(|(agent_id, _)| agent_id.clone()).take(limit).collect()
-    }
-
-    /// Ids of droids that have stopped, at most `limit`.
-    #[must_use]
-    pub(crate) fn stopped_droids(&self, limit: usize) -> Vec<AgentId> {
-        let slots = self.lock();
-        let stopped =
-            slots.iter().filter(|(_, slot)| slot.kind == AgentKind::Droid && slot.status == AgentStatus::Stopped);
-        stopped.map(|(agent_id, _)| agent_id.clone()).take(limit).collect()
+    /// Ids of stopped agents of a kind, at most `limit`.
+    pub(crate) fn stopped(&self, kind: AgentKind, limit: usize) -> Vec<AgentId> {
+        self.lock().stopped(kind, limit)
     }
 
     /// One agent's card.
-    #[must_use]
     pub fn card(&self, agent_id: &AgentId) -> Option<AgentCard> {
         self.lock().get_key_value(agent_id).map(|(agent_id, slot)| slot.card(agent_id))
     }
 
-    /// Whether the agent has an order to stop that is not carried out yet, as far as the directory knows.
-    pub(crate) fn is_stopping(&self, agent_id: &AgentId) -> bool {
-        self.lock().get(agent_id).is_some_and(|slot| slot.status == AgentStatus::Stopping)
-    }
-
-    /// Whether the agent's stop is recorded, as far as the directory knows.
-    pub(crate) fn has_stopped(&self, agent_id: &AgentId) -> bool {
-        self.lock().get(agent_id).is_some_and(|slot| slot.status == AgentStatus::Stopped)
-    }
-
-    /// Number of agents in the directory.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Whether the directory has no agents.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+    /// The status of an agent, as far as the directory knows.
+    pub(crate) fn status(&self, agent_id: &AgentId) -> Option<AgentStatus> {
+        self.lock().get(agent_id).map(|slot| slot.status)
     }
 }
 
@@ -512,10 +451,7 @@ impl ActivityPort for Directory {
     }
 
     fn may_begin(&self, agent_id: &AgentId) -> bool {
-        if self.is_paused() || self.closing.load(Ordering::Acquire) {
-            return false;
-        }
-        self.lock().get(agent_id).is_some_and(Slot::runs)
+        !self.is_paused() && !self.is_closing() && self.lock().get(agent_id).is_some_and(Slot::runs)
     }
 
     fn begin_read(&self, agent_id: &AgentId) -> u64 {

@@ -73,7 +73,6 @@ impl Loops {
     }
 
     /// The loops that are down, by name.
-    #[must_use]
     pub fn down(&self) -> Vec<LoopDown> {
         self.lock().values().cloned().collect()
     }

@@ -1,17 +1,20 @@
 //! Maintenance: the slow periodic work of a world. It puts idle agents to sleep, expires asks from outside, ends overdue
 //! droids, deletes old rows, and sweeps for mail without a wake-up. The sweep is a backstop; if it finds mail, the daemon has a bug.
+//! A loop of its own keeps the file of artifacts beside their table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_agent::AgentMsg;
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, Limits, Refusal};
+use ghost_domain::event::{EventFilter, EventKind, NewEvent};
+use ghost_domain::{AgentId, AgentKind, Limits, Refusal};
+use ghost_operations::feed::Subscription;
 use ghost_operations::{agents, approvals, asks, droids, retention};
+use ghost_tools::manifest;
 use serde_json::json;
 
-use crate::loops::MAINTENANCE;
+use crate::loops::{MAINTENANCE, MANIFEST};
 use crate::tree::Tree;
 
 /// Time between two rounds.
@@ -44,48 +47,38 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
             // An actor that has just ended needs no sleep.
             drop(actor.cast(AgentMsg::TrySleep));
         }
-        if let Err(refusal) = expire_asks(&tree).await {
-            tracing::warn!(%refusal, "asks could not be expired");
-        }
-        if let Err(refusal) = droids::end_overdue(&tree.engine.services.store, &ctx).await {
-            tracing::warn!(%refusal, "droids that are past their time could not be ended");
-        }
+        done("asks could not be expired", expire_asks(&tree).await);
+        let ended = droids::end_overdue(&tree.engine.services.store, &ctx).await;
+        done("droids that are past their time could not be ended", ended);
         if now.since(swept_at) >= Limits::seconds(limits.sweep_seconds) {
             swept_at = now;
-            match sweep(&tree, suspects).await {
-                Ok(found) => suspects = found,
-                Err(refusal) => {
-                    tracing::warn!(%refusal, "the sweep failed");
-                    suspects = BTreeMap::new();
-                }
-            }
-            if let Err(refusal) = expire_approvals(&tree).await {
-                tracing::warn!(%refusal, "approvals could not be expired");
-            }
-            let droids = tree.directory.stopped_droids(HELPERS);
+            suspects = done("the sweep failed", sweep(&tree, suspects).await).unwrap_or_default();
+            done("approvals could not be expired", expire_approvals(&tree).await);
+            let droids = tree.directory.stopped(AgentKind::Droid, HELPERS);
             droids::archive(&tree.engine.services.store, &ctx, droids).await;
-            let helpers = tree.directory.stopped_helpers(HELPERS);
-            if let Err(refusal) = agents::end_helpers(&tree.engine.services.store, &ctx, helpers).await {
-                tracing::warn!(%refusal, "agents that are no longer needed could not be deleted");
-            }
+            let helpers = tree.directory.stopped(AgentKind::Dynamic, HELPERS);
+            let ended = agents::end_helpers(&tree.engine.services.store, &ctx, helpers).await;
+            done("agents that are no longer needed could not be deleted", ended);
         }
         if now >= prune_at {
             prune_at = now.plus(PRUNE_EVERY);
-            match retention::sweep(&tree.engine.services.store, &ctx).await {
-                Ok(0) => {}
-                Ok(rows) => tracing::info!(rows, "deleted rows that are past their retention"),
-                Err(refusal) => tracing::warn!(%refusal, "deleting old rows failed"),
+            let deleted = retention::sweep(&tree.engine.services.store, &ctx).await;
+            if let Some(rows) = done("deleting old rows failed", deleted).filter(|rows| *rows > 0) {
+                tracing::info!(rows, "deleted rows that are past their retention");
             }
         }
         if size_checked_at.is_none_or(|at| now.since(at) >= SIZE_CHECK_EVERY) {
             size_checked_at = Some(now);
-            match check_size(&tree, warned).await {
-                Ok(warns) => warned = warns,
-                Err(refusal) => tracing::warn!(%refusal, "the size of the data could not be checked"),
-            }
+            let checked = check_size(&tree, warned).await;
+            warned = done("the size of the data could not be checked", checked).unwrap_or(warned);
         }
         tree.loops.round(MAINTENANCE);
     }
+}
+
+/// Logs that a part of a round failed. The next round tries it again.
+fn done<T>(failed: &str, result: Result<T, Refusal>) -> Option<T> {
+    result.inspect_err(|refusal| tracing::warn!(%refusal, "{failed}")).ok()
 }
 
 /// Closes requests of calls whose turns do not wait for them any more. A waiting turn closes its own.
@@ -171,4 +164,38 @@ async fn sweep(tree: &Tree, suspects: BTreeMap<AgentId, u64>) -> Result<BTreeMap
         tree.signal_router.wake(&agent_id);
     }
     Ok(found)
+}
+
+/// Lines that are added before the file is made anew, which drops those that no longer hold.
+const LINES_MAX: usize = 10_000;
+
+/// Keeps the file of artifacts beside their table: made anew at the start, then extended by a line for each event. One loop
+/// writes it, so that lines never mix. It follows the feed until the store closes. A failure to write the file fails nothing
+/// else: it is logged, and the next event makes the file anew.
+pub(crate) async fn manifest_rounds(tree: Arc<Tree>) -> Result<(), String> {
+    let services = &tree.engine.services;
+    loop {
+        let filter = EventFilter { kinds: vec!["artifact.".to_owned()], ..EventFilter::default() };
+        // Opened before the table is read, so that no event falls between the two.
+        let opened = Subscription::open(&services.store, None, filter, true).await;
+        let mut feed = opened.map_err(|refusal| refusal.in_words())?;
+        let mut whole = manifest::rewrite(services).await.map(drop);
+        tree.loops.round(MANIFEST);
+        for _ in 0..LINES_MAX {
+            if let Err(refusal) = &whole {
+                tracing::warn!(%refusal, file = manifest::INDEX, "the index of artifacts is not up to date");
+            }
+            let event = match feed.next().await {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(()),
+                // It fell behind: the table has what it missed.
+                Err(_) => break,
+            };
+            whole = match (&whole, manifest::line_of(&event)) {
+                (Ok(()), Some(line)) => manifest::append(services, line).await,
+                (Ok(()), None) => Ok(()),
+                (Err(_), _) => manifest::rewrite(services).await.map(drop),
+            };
+        }
+    }
 }

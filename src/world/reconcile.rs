@@ -13,10 +13,12 @@ use ghost_operations::knowledge;
 use ghost_operations::mail::Chain;
 use ghost_operations::schedules;
 use ghost_operations::turns;
-use ghost_operations::{Fitness, Tx};
+use ghost_operations::{OperationContext, Tx};
 use ghost_tools::builtins::wanted_heartbeat;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+use crate::directory::Directory;
 
 /// The result of a reconciliation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,10 +50,14 @@ pub(crate) enum Stage {
     Reload,
 }
 
-/// Whether an agent can run under a plan, in the form that the rules need.
-pub(crate) fn fitness(plan: &Arc<Plan>) -> Fitness {
+/// Gives the world rules and the directory what a plan says for them.
+pub(crate) fn apply_rules(ctx: &OperationContext, directory: &Directory, plan: &Arc<Plan>) {
+    ctx.set_limits(plan.limits.clone());
+    directory.set_awake_max(plan.limits.awake_max);
+    ctx.set_chat_wake(plan.chat_wake);
+    ctx.set_webhooks(plan.webhook_agents());
     let plan = Arc::clone(plan);
-    Arc::new(move |agent| plan.may_run(agent))
+    ctx.set_fitness(Arc::new(move |agent| plan.may_run(agent)));
 }
 
 /// Logs which rule decides what each agent may use.

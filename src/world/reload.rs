@@ -17,12 +17,11 @@ use ghost_operations::Tx;
 use ghost_operations::declared;
 use ghost_provider::Providers;
 use serde_json::json;
-use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use crate::reconcile::{self, Reconciled, Reconciling, Stage, apply_fitness};
-use crate::root::RootMsg;
-use crate::team_msg::TeamMsg;
+use crate::signal_router::{LifecycleStep, TeamMsg};
+use crate::supervisor::adopt;
 use crate::toolboxes;
 use crate::world::{Reading, World};
 
@@ -52,7 +51,8 @@ impl World {
         let records = self.records().await?;
         changes.returning(returning(&changes.added, &records, &before, &plan));
         describe_fitness(&mut changes, &records, &plan);
-        changes.declared = self.would_follow(&plan).await?;
+        let wanted = plan.declared.clone();
+        changes.declared = self.read(move |r| declared::would(r, &wanted)).await?;
         // An agent that was deleted but is still in the file is created again. A comparison of the files does not
         // show it.
         let again: String = plan
@@ -86,10 +86,7 @@ impl World {
             }
         };
         for agent_id in done.updated.iter().chain(&done.created) {
-            let team = self.tree.directory.card(agent_id).and_then(|card| card.team);
-            if let Some(supervisor) = self.tree.signal_router.supervisor(team.as_ref()) {
-                drop(supervisor.cast(TeamMsg::Reconcile(agent_id.clone())));
-            }
+            self.tree.signal_router.supervise(agent_id, LifecycleStep::Reconcile);
         }
         reconcile::log_access(&plan);
         done.plan = words;
@@ -185,22 +182,11 @@ impl World {
         Ok(all.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect())
     }
 
-    /// The changes that a reload would make to the chat channels and cron jobs that a plan
-    /// declares.
-    async fn would_follow(&self, plan: &Plan) -> Result<Vec<String>, Refusal> {
-        let wanted = plan.declared.clone();
-        self.read(move |r| declared::would(r, &wanted)).await
-    }
-
     /// Makes a plan current, except its records.
     async fn apply_plan(&self, plan: &Arc<Plan>, providers: Arc<Providers>) {
         self.tree.engine.services.set_plan(Arc::clone(plan));
         self.tree.engine.set_providers(providers);
-        self.ctx().set_limits(plan.limits.clone());
-        self.tree.directory.set_awake_max(plan.limits.awake_max);
-        self.ctx().set_chat_wake(plan.chat_wake);
-        self.ctx().set_webhooks(plan.webhook_agents());
-        self.ctx().set_fitness(reconcile::fitness(plan));
+        reconcile::apply_rules(self.ctx(), &self.tree.directory, plan);
         toolboxes::refresh(&self.tree.engine).await;
         self.tree.engine.notify_plan_changed();
         self.replan(plan).await;
@@ -208,22 +194,13 @@ impl World {
 
     /// Sends every supervisor the new rules of its team, and starts supervisors for new teams.
     async fn replan(&self, plan: &Plan) {
-        if let Some(own) = self.tree.signal_router.supervisor(None) {
-            drop(own.cast(TeamMsg::Replan(None, plan.root_intensity)));
-        }
         for team in &plan.teams {
             let name: Arc<str> = team.name.as_str().into();
-            if self.tree.signal_router.has(&name) {
-                if let Some(supervisor) = self.tree.signal_router.supervisor(Some(&name)) {
-                    drop(supervisor.cast(TeamMsg::Replan(Some(team.clone()), team.intensity)));
-                }
-                continue;
-            }
-            let (done, there) = oneshot::channel();
-            if self.root.cast(RootMsg::Adopt(Some(team.clone()), team.intensity, done)).is_ok() {
+            match self.tree.signal_router.supervisor(Some(&name)).filter(|_| self.tree.signal_router.has(&name)) {
+                Some(supervisor) => drop(supervisor.cast(TeamMsg::Replan(team.clone()))),
                 // If the root has ended, the world is ending. Until then the world's own supervisor
                 // has these agents.
-                let _ = there.await;
+                None => drop(adopt(&self.root, Some(team.clone())).await),
             }
         }
     }

@@ -1,25 +1,73 @@
-//! Turns committed signals into wake-ups. A wake-up goes to the agent's actor if the agent is
-//! awake, else to the supervisor that must create an actor.
-//!
-//! The signal router must never wait or send a second wake-up while the first is on its way. Its
-//! panics must never reach the store's writer.
+//! Turns committed signals into wake-ups and orders. A wake-up goes to the agent's actor if the agent is awake, else to the
+//! supervisor that must create an actor. It never waits, sends no second wake-up while the first is on its way, and its
+//! panics do not reach the store's writer.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ghost_agent::{AgentMsg, BudgetQueue};
+use ghost_config::plan::TeamPlan;
 use ghost_domain::ports::{Signal, Wake};
 use ghost_domain::text::panic_text;
-use ghost_domain::{AgentId, AskId, Timestamp};
+use ghost_domain::{Agent, AgentId, AskId, Refusal, Timestamp};
 use ghost_tools::GrantCache;
 use ractor::ActorRef;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, broadcast, oneshot, watch};
 
-use crate::directory::{Directory, Route};
+use crate::directory::Directory;
 use crate::loops::{Loops, SIGNAL_ROUTER};
 use crate::places::Rank;
-use crate::team_msg::{LifecycleStep, TeamMsg};
+use crate::slots::Route;
+
+/// A read or commit for one agent that runs beside its supervisor's mailbox.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum LifecycleStep {
+    /// Read the agent's record and start, stop or update the agent as the record requires.
+    Reconcile,
+    /// Start the agent of a droid that was created with this record, or stop that of one that has ended.
+    Droid(Box<Agent>),
+    /// Restart the agent after its back-off.
+    Restart,
+    /// Handle the agent's crash, with its reason.
+    Crashed(String),
+    /// Fail the agent because its team failed, with the reason.
+    Failed(String),
+    /// Record that the agent has stopped.
+    Stopped,
+    /// Record that the agent cannot run under the plan.
+    CannotRun(Refusal),
+}
+
+impl LifecycleStep {
+    /// Whether one waiting step covers an equal one that comes later.
+    pub(crate) fn repeats(&self) -> bool {
+        matches!(self, Self::Reconcile | Self::Restart | Self::Stopped)
+    }
+}
+
+/// A message to a supervisor.
+#[derive(Debug)]
+pub(crate) enum TeamMsg {
+    /// Make an actor for an agent that was woken.
+    Activate(AgentId),
+    /// Run a step.
+    Run(AgentId, LifecycleStep),
+    /// A step of this agent has ended.
+    StepDone(AgentId),
+    /// A read of agents that have ended is complete.
+    EndsRead,
+    /// The team's configuration changed.
+    Replan(TeamPlan),
+    /// Stop all actors.
+    Shutdown {
+        /// Maximum time for running turns to finish.
+        grace: Duration,
+        /// Answered when no actor is left.
+        done: oneshot::Sender<()>,
+    },
+}
 
 /// Capacity of the channel of closed asks. A receiver that misses a message reads its ask from the
 /// store.
@@ -32,18 +80,18 @@ pub(crate) struct SignalRouter {
     teams: Mutex<BTreeMap<Option<Arc<str>>, ActorRef<TeamMsg>>>,
     /// Sends the id of each closed ask to callers outside that wait; `None` says that one may have been missed. Not
     /// a `watch` channel: that wakes its receivers in a random order (promise 8).
-    asks: broadcast::Sender<Option<AskId>>,
-    /// Changes when there is a new message to deliver to the outside.
-    deliveries: watch::Sender<u64>,
-    /// Changes when a schedule changes.
-    schedules: watch::Sender<u64>,
+    pub(crate) asks: broadcast::Sender<Option<AskId>>,
+    /// Changes whenever a message waits for delivery to the outside, or no longer does.
+    pub(crate) deliveries: watch::Sender<u64>,
+    /// Changes whenever a schedule is set, changed or cancelled, and when the world is paused or resumed.
+    pub(crate) schedules: watch::Sender<u64>,
     /// Model calls that wait for free budget.
     budget_queue: Arc<BudgetQueue>,
     /// What is remembered of write grants. A signal comes before the answer of the commit that sent it, so a revoke
     /// holds when its caller hears of it.
     grants: Arc<GrantCache>,
     loops: Arc<Loops>,
-    /// Why the last signal could not be delivered, until the loop in `signals` reads it.
+    /// Why the last signal could not be delivered, until the loop that routes signals reads it.
     failed: Mutex<Option<String>>,
     alarm: Notify,
 }
@@ -101,31 +149,26 @@ impl SignalRouter {
         team == own || (own.is_none() && team.is_some_and(|team| !self.has(team)))
     }
 
-    /// Sends a message about an agent to its supervisor, which is the world's own for an agent that is not known yet.
-    fn supervise(&self, agent_id: &AgentId, message: TeamMsg) {
+    /// Has an agent's supervisor run a step, which is the world's own for an agent that is not known yet.
+    pub(crate) fn supervise(&self, agent_id: &AgentId, step: LifecycleStep) {
         let team = self.directory.card(agent_id).and_then(|card| card.team);
-        if let Some(supervisor) = self.supervisor(team.as_ref()) {
+        self.order(team.as_ref(), agent_id.clone(), step);
+    }
+
+    /// Has the supervisor of a team run a step for an agent.
+    pub(crate) fn order(&self, team: Option<&Arc<str>>, agent_id: AgentId, step: LifecycleStep) {
+        self.send(team, TeamMsg::Run(agent_id, step));
+    }
+
+    fn send(&self, team: Option<&Arc<str>>, message: TeamMsg) {
+        if let Some(supervisor) = self.supervisor(team) {
+            // If this supervisor is dead, the next one reads every record and wakes all agents.
             drop(supervisor.cast(message));
         }
     }
 
     pub(crate) fn supervisors(&self) -> Vec<ActorRef<TeamMsg>> {
         self.teams.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
-    }
-
-    /// Receives the id of every ask that is closed.
-    pub(crate) fn asks(&self) -> broadcast::Receiver<Option<AskId>> {
-        self.asks.subscribe()
-    }
-
-    /// Changes whenever a message waits for delivery to the outside, or no longer does.
-    pub(crate) fn deliveries(&self) -> watch::Receiver<u64> {
-        self.deliveries.subscribe()
-    }
-
-    /// Changes whenever a schedule is set, changed or cancelled, and when the world is paused or resumed.
-    pub(crate) fn schedules(&self) -> watch::Receiver<u64> {
-        self.schedules.subscribe()
     }
 
     pub(crate) fn notify_schedules(&self) {
@@ -152,23 +195,18 @@ impl SignalRouter {
         if !self.directory.may_wake(agent_id) {
             return;
         }
+        // The supervisor sends the wake-up to the actor, if there is one.
         let team = self.directory.card(agent_id).and_then(|card| card.team);
-        if let Some(supervisor) = self.supervisor(team.as_ref()) {
-            // The supervisor sends the wake-up to the actor, if there is one. If the supervisor is
-            // dead, the next one wakes all agents.
-            drop(supervisor.cast(TeamMsg::Activate(agent_id.clone())));
-        }
+        self.send(team.as_ref(), TeamMsg::Activate(agent_id.clone()));
     }
 
     /// Wakes the agents that wait for a place, as many as there are places. When agents begin to wait, idle ones are put
     /// to sleep for them; who becomes idle later does so by itself.
     pub(crate) fn wake_waiting(&self) {
         while let Some((agent_id, team)) = self.directory.next_awake() {
-            if let Some(supervisor) = self.supervisor(team.as_ref()) {
-                drop(supervisor.cast(TeamMsg::Activate(agent_id)));
-            }
+            self.send(team.as_ref(), TeamMsg::Activate(agent_id));
         }
-        if self.directory.take_begun() && self.directory.waiting() > 0 {
+        if self.directory.places().take_begun() && self.directory.waiting() > 0 {
             for actor in self.directory.idle_actors(Timestamp(i64::MAX)) {
                 drop(actor.cast(AgentMsg::TrySleep));
             }
@@ -183,17 +221,11 @@ impl SignalRouter {
         match self.directory.wake(agent_id, rank) {
             // If the actor or supervisor ends now, the inbox is read again after its end.
             Route::Actor(actor) => drop(actor.cast(AgentMsg::Wake)),
-            Route::Supervisor(team) => {
-                if let Some(supervisor) = self.supervisor(team.as_ref()) {
-                    drop(supervisor.cast(TeamMsg::Activate(agent_id.clone())));
-                }
-            }
+            Route::Supervisor(team) => self.send(team.as_ref(), TeamMsg::Activate(agent_id.clone())),
             Route::Nowhere => {}
         }
     }
-}
 
-impl SignalRouter {
     fn pass_on(&self, signal: &Signal) {
         self.loops.may_fail(SIGNAL_ROUTER);
         match signal {
@@ -202,27 +234,21 @@ impl SignalRouter {
             Signal::AskClosed { ask_id, asker } => {
                 // An error means that no caller outside waits.
                 drop(self.asks.send(Some(*ask_id)));
-                if let Some(actor) = asker.as_ref().and_then(|asker| self.directory.actor(asker)) {
-                    drop(actor.cast(AgentMsg::WaitEnded));
+                if let Some(asker) = asker {
+                    self.directory.tell(asker, AgentMsg::WaitEnded);
                 }
             }
             Signal::ApprovalClosed(agent_id) | Signal::CallSettled(agent_id) => {
-                if let Some(actor) = self.directory.actor(agent_id) {
-                    drop(actor.cast(AgentMsg::WaitEnded));
-                }
+                self.directory.tell(agent_id, AgentMsg::WaitEnded);
             }
             Signal::Delivery => self.deliveries.send_modify(|changes| *changes = changes.wrapping_add(1)),
             Signal::TurnCancelled { agent_id, turn_id } => {
-                if let Some(actor) = self.directory.actor(agent_id) {
-                    drop(actor.cast(AgentMsg::Cancel(*turn_id)));
-                }
+                self.directory.tell(agent_id, AgentMsg::Cancel(*turn_id));
             }
             Signal::BudgetsFreed(scopes) => self.budget_queue.freed(scopes),
             Signal::LimitsSet => self.budget_queue.limits_set(),
             Signal::TurnRetry { agent_id, turn_id } => {
-                if let Some(actor) = self.directory.actor(agent_id) {
-                    drop(actor.cast(AgentMsg::Retry(*turn_id)));
-                }
+                self.directory.tell(agent_id, AgentMsg::Retry(*turn_id));
                 // A running actor reads again only if the wake generation rose.
                 self.wake(agent_id);
             }
@@ -232,16 +258,9 @@ impl SignalRouter {
                 self.directory.set_paused(*paused);
                 self.notify_schedules();
             }
-            Signal::Reconcile(agent_id) => {
-                self.supervise(agent_id, TeamMsg::Reconcile(agent_id.clone()));
-            }
-            Signal::DroidCreated(agent) => {
-                let step = LifecycleStep::DroidCreated(agent.clone());
-                self.supervise(&agent.agent_id, TeamMsg::Run(agent.agent_id.clone(), step));
-            }
-            Signal::DroidEnded(agent) => {
-                let step = LifecycleStep::DroidEnded(agent.clone());
-                self.supervise(&agent.agent_id, TeamMsg::Run(agent.agent_id.clone(), step));
+            Signal::Reconcile(agent_id) => self.supervise(agent_id, LifecycleStep::Reconcile),
+            Signal::DroidCreated(agent) | Signal::DroidEnded(agent) => {
+                self.supervise(&agent.agent_id, LifecycleStep::Droid(agent.clone()));
             }
         }
     }

@@ -1,8 +1,12 @@
-//! The directory's entries: one small record for each agent, and how many agents of each kind have each
-//! status and activity.
-//! The counts change with the entries, so that reading them costs the same for any number of agents.
+//! The directory's entries: one small record for each agent, its rules of sleep and wake, and how many agents of each kind
+//! have each status and activity. The counts change with the entries, so that reading them costs the same for any number of
+//! agents: an entry changes only through [`Slots`], which counts it.
 //!
-//! No entry may change but through [`Slots`], which counts it.
+//! [`WakeSlot`] holds sleep and wake as a pure type, which does not know what an actor is; a test visits every interleaving
+//! of it (`world_tests/wake_model.rs`). The generation rises with every wake-up. A call is pending from the moment a wake-up
+//! is sent until the read of the inbox that answers it begins. So a read that begins after a wake-up sees all mail that was
+//! committed before it. A read that was already running finds at its end that the generation has risen, and the actor reads
+//! again. Only the beginning of a read, or the end of the actor that should have read, clears a pending call.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -14,7 +18,137 @@ use ghost_domain::{Activity, AgentId, AgentKind, AgentStatus, Desired, Timestamp
 use ractor::ActorRef;
 use serde::{Deserialize, Serialize};
 
-use crate::wake_slot::WakeSlot;
+/// Sleep and wake of one agent. `A` is the handle of its actor.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WakeSlot<A> {
+    actor: Option<A>,
+    generation: u64,
+    /// A wake-up is on its way to the actor, or an actor is being created.
+    called: bool,
+}
+
+/// The receiver of a wake-up.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Call<A> {
+    /// The actor.
+    Actor(A),
+    /// The supervisor, which must create an actor.
+    Supervisor,
+    /// None: a wake-up is already on its way, or the agent does not run.
+    Nobody,
+}
+
+/// The receiver of a wake-up, with the team of the supervisor.
+pub(crate) enum Route {
+    /// The actor.
+    Actor(ActorRef<AgentMsg>),
+    /// The supervisor of this team, which must create an actor.
+    Supervisor(Option<Arc<str>>),
+    /// None: a wake-up is already on its way, or the agent does not run.
+    Nowhere,
+}
+
+/// The decision of a supervisor about a request to create an actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Activation<A> {
+    /// Create an actor.
+    Make,
+    /// Send a wake-up to this actor, which was created in the meantime.
+    Wake(A),
+    /// Nothing: the agent does not run. It is woken when it runs again.
+    Nothing,
+}
+
+impl<A> Default for WakeSlot<A> {
+    fn default() -> Self {
+        Self { actor: None, generation: 0, called: false }
+    }
+}
+
+impl<A: Clone> WakeSlot<A> {
+    /// Raises the generation and returns the receiver of the wake-up. `runs` says whether the agent may work.
+    pub(crate) fn wake(&mut self, runs: bool) -> Call<A> {
+        self.generation = self.generation.wrapping_add(1);
+        if self.called || !runs {
+            return Call::Nobody;
+        }
+        self.called = true;
+        match &self.actor {
+            Some(actor) => Call::Actor(actor.clone()),
+            None => Call::Supervisor,
+        }
+    }
+
+    /// Decides how a supervisor answers a wake-up.
+    pub(crate) fn activation(&mut self, runs: bool) -> Activation<A> {
+        match &self.actor {
+            _ if !runs => {
+                self.called = false;
+                Activation::Nothing
+            }
+            Some(actor) => Activation::Wake(actor.clone()),
+            None => Activation::Make,
+        }
+    }
+
+    /// Stores a new actor. The call stays pending until the actor reads its inbox.
+    pub(crate) fn activated(&mut self, actor: A) {
+        self.actor = Some(actor);
+    }
+
+    /// Marks the beginning of a read of the inbox. Returns the generation that it answers. A later wake-up is sent
+    /// again.
+    pub(crate) fn begin_read(&mut self) -> u64 {
+        self.called = false;
+        self.generation
+    }
+
+    /// Whether the read that began at generation `seen` has answered every wake-up, so that the actor may go idle.
+    pub(crate) fn is_answered(&self, seen: u64) -> bool {
+        self.generation == seen
+    }
+
+    /// Removes the actor, so that the agent sleeps, unless it was woken since the read that began at generation
+    /// `seen`. If this returns true, the actor must end.
+    pub(crate) fn sleep(&mut self, seen: u64) -> bool {
+        let may = self.is_answered(seen) && !self.called;
+        if may {
+            self.actor = None;
+        }
+        may
+    }
+
+    /// Removes an actor that has ended, with its pending call: the caller reads the inbox afterwards. A newer
+    /// actor, or the call for one, stays. Returns whether the actor was removed.
+    pub(crate) fn release(&mut self, is_it: impl FnOnce(&A) -> bool) -> bool {
+        let held = self.actor.as_ref().is_some_and(is_it);
+        if held {
+            self.give_up();
+        }
+        held
+    }
+
+    /// Removes the actor and any pending call, because no actor will answer the call.
+    pub(crate) fn give_up(&mut self) {
+        self.actor = None;
+        self.called = false;
+    }
+
+    /// The actor, if the agent is awake.
+    pub(crate) fn actor(&self) -> Option<&A> {
+        self.actor.as_ref()
+    }
+
+    /// The generation, if no call is pending. The sweep uses it.
+    pub(crate) fn uncalled(&self) -> Option<u64> {
+        (!self.called).then_some(self.generation)
+    }
+
+    /// Consumes the slot and returns the actor.
+    pub(crate) fn into_actor(self) -> Option<A> {
+        self.actor
+    }
+}
 
 /// The fields of an agent that lists and lookups show. Read from memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,6 +272,17 @@ impl Slots {
         Some(slot)
     }
 
+    /// Number of agents of a kind.
+    pub(crate) fn len_of(&self, kind: AgentKind) -> u64 {
+        self.population.iter().filter(|((of, ..), _)| *of == kind).map(|(_, count)| count).sum()
+    }
+
+    /// Ids of stopped agents of a kind, at most `limit`.
+    pub(crate) fn stopped(&self, kind: AgentKind, limit: usize) -> Vec<AgentId> {
+        let stopped = self.by_id.iter().filter(|(_, slot)| slot.kind == kind && slot.status == AgentStatus::Stopped);
+        stopped.map(|(agent_id, _)| agent_id.clone()).take(limit).collect()
+    }
+
     /// How many agents of each kind have each status and activity.
     pub(crate) fn population(&self) -> &Population {
         &self.population
@@ -203,8 +348,9 @@ fn recount(population: &mut Population, before: Option<Group>, after: Option<Gro
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn slot(kind: AgentKind, status: AgentStatus) -> Slot {
         Slot {

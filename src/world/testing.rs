@@ -33,13 +33,11 @@ pub struct TestWorld {
 
 impl TestWorld {
     /// A world with this world file and one archetype, `worker`, which uses the model of the tests.
-    #[must_use]
     pub fn new(config: &str) -> Self {
         Self::with_worker(config, "## LLM\nprovider: test\nmodel: test\n")
     }
 
     /// The same with this `config.md` of the archetype.
-    #[must_use]
     pub fn with_worker(config: &str, worker: &str) -> Self {
         let clock = ManualClock::at(1_000_000);
         let ports = clock.ports();
@@ -47,7 +45,6 @@ impl TestWorld {
     }
 
     /// A path in the workspace.
-    #[must_use]
     pub fn workspace(&self, path: &str) -> PathBuf {
         self.files.path("workspace").join(path)
     }

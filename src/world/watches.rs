@@ -1,13 +1,13 @@
-//! Watches: checks watched paths when the system notifies of a change, when the daemon
-//! starts, and every 30 s. The world rules report the differences to the last reported snapshot.
+//! Watches: checks watched paths when the system notifies of a change, when the daemon starts, and every 30 s. The world
+//! rules report the differences to the last reported snapshot.
 //!
-//! This module must never wake an agent without a comparison of snapshots, or follow a symbolic
-//! link.
+//! The system's notifications are only hints: the slow check finds changes whose notification was lost, and a comparison of
+//! snapshots decides what changed. No symbolic link is followed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ghost_domain::event::{EventKind, NewEvent};
@@ -15,12 +15,13 @@ use ghost_domain::schedule::{RunStatus, When};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Schedule, ScheduleId, ScheduleKind, Timestamp, WatchSnapshot};
 use ghost_operations::schedules;
-use notify::RecommendedWatcher;
+use notify::event::{AccessKind, AccessMode};
+use notify::{Config, Event, RecommendedWatcher, RecursiveMode, Watcher};
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::loops::WATCHES;
 use crate::tree::Tree;
-use crate::watch_set::{self, Touched};
 
 /// Time between two checks of everything. They find changes without a notification.
 const CHECK_ALL_EVERY: Duration = Duration::from_secs(30);
@@ -82,7 +83,7 @@ struct Watches {
 pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
     let ctx = tree.engine.services.ctx.clone();
     let clock = Arc::clone(&ctx.ports.clock);
-    let mut changes = tree.signal_router.schedules();
+    let mut changes = tree.signal_router.schedules.subscribe();
     let mut watches =
         Watches { tree, all: BTreeMap::new(), touched: Arc::default(), directories: BTreeMap::new(), watcher: None };
     // No check was made since the last daemon ended, or since the world was paused.
@@ -168,7 +169,7 @@ impl Watches {
                 }
                 let (watcher, refused) = match directories.is_empty() {
                     true => (None, Vec::new()),
-                    false => watch_set::watch(&directories, &touched),
+                    false => watch(&directories, &touched),
                 };
                 Ok(Some((directories, watcher, refused)))
             })
@@ -286,6 +287,77 @@ fn digest(seen: &WatchSnapshot) -> u64 {
     hasher.finish()
 }
 
+/// Maximum number of touched paths that are remembered. If there are more, every path is treated as
+/// touched.
+const TOUCHED_MAX: usize = 4_096;
+
+/// Paths that were touched since the last [`take`](Touched::take).
+#[derive(Default)]
+struct Touched {
+    paths: Mutex<(BTreeSet<PathBuf>, bool)>,
+    bell: Notify,
+}
+
+impl Touched {
+    fn put(&self, result: notify::Result<Event>) {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        match result {
+            // Reading changes no file. The daemon's own checks read files too.
+            Ok(Event { kind: notify::EventKind::Access(kind), .. }) if kind != AccessKind::Close(AccessMode::Write) => {
+                return;
+            }
+            Ok(event) if !event.need_rescan() && paths.0.len() + event.paths.len() <= TOUCHED_MAX => {
+                paths.0.extend(event.paths);
+            }
+            Ok(_) | Err(_) => paths.1 = true,
+        }
+        drop(paths);
+        self.bell.notify_one();
+    }
+
+    /// Returns the touched paths and clears the set.
+    fn take(&self) -> Taken {
+        let (paths, all) = std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner));
+        Taken { paths, all }
+    }
+}
+
+/// A set of touched paths.
+struct Taken {
+    paths: BTreeSet<PathBuf>,
+    all: bool,
+}
+
+impl Taken {
+    fn at_or_below(&self, path: &Path) -> bool {
+        self.all || self.paths.range(path.to_owned()..).next().is_some_and(|touched| touched.starts_with(path))
+    }
+}
+
+/// Watches directories; the flag says whether recursively. Returns the watcher, and an error for each directory
+/// that the system refused. Blocks.
+fn watch(directories: &BTreeMap<PathBuf, bool>, touched: &Arc<Touched>) -> (Option<RecommendedWatcher>, Vec<String>) {
+    let sink = Arc::clone(touched);
+    let made = RecommendedWatcher::new(move |result| sink.put(result), Config::default().with_follow_symlinks(false));
+    let mut watcher = match made {
+        Ok(watcher) => watcher,
+        Err(error) => return (None, vec![error.to_string()]),
+    };
+    let mut refused = Vec::new();
+    for (path, recursive) in directories {
+        // A recursive watch covers everything below it.
+        let covered = path.ancestors().skip(1).any(|above| directories.get(above) == Some(&true));
+        if covered {
+            continue;
+        }
+        let mode = if *recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+        if let Err(error) = watcher.watch(path, mode) {
+            refused.push(error.to_string());
+        }
+    }
+    (Some(watcher), refused)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,5 +383,21 @@ mod tests {
         watched.notified = Some((at(1_000), at(3_499)));
         assert_eq!(checked(&watched, 3_499), [false, false, true]);
         assert_eq!(checked(&watched, 3_500), [true; 3], "a burst that does not end");
+    }
+
+    #[tokio::test]
+    async fn a_change_notifies_and_names_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let touched = Arc::new(Touched::default());
+        let (watcher, refused) = watch(&BTreeMap::from([(dir.path().to_owned(), true)]), &touched);
+        assert!(watcher.is_some() && refused.is_empty());
+        let file = dir.path().join("a");
+        std::fs::write(&file, "1").unwrap();
+        touched.bell.notified().await;
+        let taken = touched.take();
+        assert!(taken.at_or_below(&file) && taken.at_or_below(dir.path()));
+        assert!(!taken.at_or_below(&dir.path().join("b")));
+        let (_, refused) = watch(&BTreeMap::from([(dir.path().join("none"), true)]), &touched);
+        assert_eq!(refused.len(), 1);
     }
 }

@@ -22,10 +22,10 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::directory::Directory;
 use crate::loops::{self, Loops, Running};
-use crate::pause::{PAUSED, agents_with_work};
-use crate::root::RootMsg;
-use crate::team_msg::TeamMsg;
+use crate::signal_router::TeamMsg;
+use crate::supervisor::Adopt;
 use crate::tree::Tree;
+use crate::tree::{PAUSED, agents_with_work};
 
 /// How long the last event of a world waits for the store.
 const LAST_WRITE: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ pub(crate) type Reading = Option<JoinHandle<Result<(Plan, Providers), Refusal>>>
 /// A running world.
 pub struct World {
     pub(crate) tree: Arc<Tree>,
-    pub(crate) root: ActorRef<RootMsg>,
+    pub(crate) root: ActorRef<Adopt>,
     root_task: Mutex<Option<JoinHandle<()>>>,
     loop_tasks: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) reloader: Arc<Reloader>,
@@ -50,7 +50,7 @@ pub struct World {
 }
 
 impl World {
-    pub(crate) fn new(tree: Arc<Tree>, root: ActorRef<RootMsg>, root_task: JoinHandle<()>, reloader: Reloader) -> Self {
+    pub(crate) fn new(tree: Arc<Tree>, root: ActorRef<Adopt>, root_task: JoinHandle<()>, reloader: Reloader) -> Self {
         Self {
             tree,
             root,
@@ -73,31 +73,21 @@ impl World {
     }
 
     /// The state of the world's loops.
-    #[must_use]
     pub fn loops(&self) -> &Loops {
         &self.tree.loops
     }
 
-    /// The supervision tree, for tests that break it.
-    #[cfg(test)]
-    pub(crate) fn tree(&self) -> &Tree {
-        &self.tree
-    }
-
     /// The engine that runs the agents' turns.
-    #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.tree.engine
     }
 
     /// The store of the world.
-    #[must_use]
     pub fn store(&self) -> &Store {
         &self.tree.engine.services.store
     }
 
     /// The context of the world rules.
-    #[must_use]
     pub fn ctx(&self) -> &OperationContext {
         &self.tree.engine.services.ctx
     }
@@ -123,13 +113,11 @@ impl World {
     }
 
     /// The current plan.
-    #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
         self.tree.engine.services.plan()
     }
 
     /// The agents in memory.
-    #[must_use]
     pub fn directory(&self) -> &Arc<Directory> {
         &self.tree.directory
     }
@@ -163,14 +151,13 @@ impl World {
     }
 
     /// Changes with every commit that adds a message for delivery to the outside, or removes one.
-    #[must_use]
     pub fn deliveries(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.tree.signal_router.deliveries()
+        self.tree.signal_router.deliveries.subscribe()
     }
 
     /// Waits until an ask from outside is closed, at most until its deadline, and returns it.
     pub async fn wait_for_ask(&self, ask_id: AskId) -> Result<Ask, Refusal> {
-        let mut closed = self.tree.signal_router.asks();
+        let mut closed = self.tree.signal_router.asks.subscribe();
         let clock = Arc::clone(&self.ctx().ports.clock);
         loop {
             let ask = self
@@ -228,11 +215,8 @@ impl World {
     pub async fn hasten_stop(&self, agent_id: &AgentId, grace: Duration) -> Result<(), Refusal> {
         let id = agent_id.clone();
         let record: Option<Agent> = self.store().read(move |r| r.agent_get(&id)).await.map_err(Refusal::from)?;
-        if record.is_some_and(|agent| agent.status == AgentStatus::Stopping)
-            && let Some(actor) = self.tree.directory.actor(agent_id)
-        {
-            // An error means that the actor has just ended.
-            drop(actor.cast(ghost_agent::AgentMsg::Stop { grace }));
+        if record.is_some_and(|agent| agent.status == AgentStatus::Stopping) {
+            self.tree.directory.tell(agent_id, ghost_agent::AgentMsg::Stop { grace });
         }
         Ok(())
     }
@@ -240,7 +224,7 @@ impl World {
     /// Calls a tool as an agent, in a turn of the operator.
     pub async fn call_tool(&self, call: OperatorCall) -> Result<CallOutcome, Refusal> {
         let session = Arc::new(AgentSession::default());
-        let mut closed = self.tree.signal_router.asks();
+        let mut closed = self.tree.signal_router.asks.subscribe();
         let waiter = Arc::clone(&session);
         let forward = async move {
             while !matches!(closed.recv().await, Err(RecvError::Closed)) {

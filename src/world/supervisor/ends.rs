@@ -1,17 +1,22 @@
-//! Agents whose actors have ended. Their inboxes are read again, many agents in one read. So when
-//! many agents fall asleep at once, this takes only a few queries and delays no wake-up.
-//!
-//! This module must never read the agents one by one.
+//! What follows when an actor ends. After a crash it is decided, for the agent, the other members of its team and the team;
+//! the world rules have recorded the crash in the turn and its mail before. After any other end the inboxes are read again,
+//! many agents in one read: so when many agents fall asleep at once, this takes only a few queries and delays no wake-up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ghost_domain::{Agent, AgentId, AgentStatus, Desired, Refusal};
+use ghost_agent::AgentMsg;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::restart::{Intensity, RestartType, Strategy};
+use ghost_domain::{Agent, AgentId, AgentStatus, Desired, Limits, Refusal, Timestamp};
+use ghost_operations::agents;
 use ghost_store::StoreError;
+use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::lifecycle_runner::{LifecycleRunner, STORE_PAUSE};
-use crate::team_msg::{LifecycleStep, TeamMsg};
+use super::lifecycle::{LifecycleRunner, STORE_PAUSE, should_retry};
+use crate::signal_router::{LifecycleStep, TeamMsg};
 
 /// Maximum number of agents in one read.
 const AT_ONCE: usize = 256;
@@ -68,7 +73,7 @@ impl Ends {
 
 fn reconcile_later(runner: &LifecycleRunner, batch: Vec<AgentId>) {
     for agent_id in batch {
-        runner.send_after(STORE_PAUSE, TeamMsg::Reconcile(agent_id));
+        runner.run_after(STORE_PAUSE, agent_id, LifecycleStep::Reconcile);
     }
 }
 
@@ -121,5 +126,138 @@ fn next(runner: &LifecycleRunner, agent: Agent, waits: bool) {
         Some(step) => drop(runner.myself.cast(TeamMsg::Run(agent.agent_id, step))),
         None if waits && !runner.tree.directory.is_paused() => runner.tree.signal_router.wake(&agent.agent_id),
         None => {}
+    }
+}
+
+impl LifecycleRunner {
+    /// Handles a crash: records the crash in the agent's turn, then decides about the agent's
+    /// restart.
+    pub(super) async fn crashed(&self, agent_id: &AgentId, reason: &str) {
+        // A panic's text may contain the arguments of the tool.
+        let reason = &self.tree.engine.services.ctx.redactor.redact(reason);
+        tracing::warn!(%agent_id, reason, "an agent crashed");
+        let (id, words) = (agent_id.clone(), reason.to_owned());
+        let recorded = self.tree.engine.services.write(move |w| agents::crashed(w, &id, &words)).await;
+        self.forget_crash(agent_id);
+        match recorded {
+            // The mail that caused the crash is now a dead letter, so earlier crashes no longer
+            // count (promise 3).
+            Ok(true) => drop(self.memory().windows.remove(agent_id)),
+            Ok(false) => {}
+            Err(refusal) => {
+                tracing::warn!(%agent_id, %refusal, "a crash could not be recorded");
+                if should_retry(&refusal) {
+                    self.run_after(STORE_PAUSE, agent_id.clone(), LifecycleStep::Restart);
+                }
+                return;
+            }
+        }
+        let record = match self.refresh(agent_id).await {
+            Ok(Some(agent)) if !agent.is_deleted() => agent,
+            Ok(_) => return,
+            Err(refusal) => return self.retry_later(agent_id, LifecycleStep::Restart, &refusal),
+        };
+        if record.desired == Desired::Stopped {
+            return self.stopped(agent_id).await;
+        }
+        let rules = self.tree.engine.services.plan().spec_for(&record).map(|spec| spec.restart).unwrap_or_default();
+        if rules.restart == RestartType::Temporary {
+            return self.failed(agent_id, format!("it crashed and is temporary: {reason}")).await;
+        }
+        let now = self.tree.engine.services.ctx.ports.clock.steady();
+        let attempt = self.memory().windows.entry(agent_id.clone()).or_default().record(now, rules.intensity);
+        let Some(attempt) = attempt else {
+            let Intensity { max, window } = rules.intensity;
+            let why =
+                format!("it crashed more than {max} times within {} s; the last time: {reason}", window.as_secs());
+            return self.failed(agent_id, why).await;
+        };
+        if self.passes_intensity(now) {
+            return self.team_failed(agent_id, reason).await;
+        }
+        self.restart_siblings(agent_id);
+        let jitter = self.tree.engine.services.ctx.ports.rng.below(1_000);
+        self.run_after(rules.backoff.delay(attempt, jitter), agent_id.clone(), LifecycleStep::Restart);
+    }
+
+    /// Counts a crash for the team. Returns whether the team has now had too many.
+    fn passes_intensity(&self, now: Timestamp) -> bool {
+        let mut memory = self.memory();
+        let Some(intensity) = memory.team.as_ref().map(|team| team.intensity) else { return false };
+        memory.team_window.record(now, intensity).is_none()
+    }
+
+    /// Restarts the members that the team's strategy restarts together with a crashed one. They resume from their
+    /// journals.
+    fn restart_siblings(&self, crashed: &AgentId) {
+        let Some(team) = self.memory().team.clone() else { return };
+        // A model answer that is already requested costs money. The grace period allows the answer
+        // to be journaled.
+        let grace = Limits::seconds(self.tree.engine.services.ctx.limits().stop_grace_seconds);
+        let after = team.agents.iter().position(|member| member == crashed);
+        for (index, member) in team.agents.iter().enumerate() {
+            let with = match team.strategy {
+                Strategy::OneForOne => false,
+                Strategy::OneForAll => member != crashed,
+                Strategy::RestForOne => after.is_some_and(|at| index > at),
+            };
+            if with {
+                self.tree.directory.tell(member, AgentMsg::Yield { grace });
+            }
+        }
+    }
+
+    async fn failed(&self, agent_id: &AgentId, why: String) {
+        let id = agent_id.clone();
+        let recorded = self.tree.engine.services.write(move |w| agents::failed(w, &id, &why)).await;
+        if let Err(refusal) = recorded {
+            tracing::error!(%agent_id, %refusal, "an agent failed and that could not be recorded");
+            self.tree.directory.set_status(agent_id, AgentStatus::Failed);
+            return;
+        }
+        if let Err(refusal) = self.refresh(agent_id).await {
+            tracing::warn!(%agent_id, %refusal, "cannot read the record of a failed agent");
+            self.tree.directory.set_status(agent_id, AgentStatus::Failed);
+        }
+    }
+
+    /// The team had too many crashes: records it, and fails all members.
+    async fn team_failed(&self, crashed: &AgentId, reason: &str) {
+        let team = {
+            let mut memory = self.memory();
+            memory.team_window.clear();
+            memory.team.clone()
+        };
+        let Some(team) = team else { return };
+        let Intensity { max, window } = team.intensity;
+        let why = format!(
+            "team {} had more than {max} crashes within {} s; the last one: {reason}",
+            team.name,
+            window.as_secs(),
+        );
+        let event = NewEvent::new(EventKind::TeamFailed, json!({ "team": team.name, "reason": why }));
+        let recorded = self.tree.engine.services.write(move |w| w.emit(event)).await;
+        if let Err(refusal) = recorded {
+            tracing::error!(team = team.name, %refusal, "a team failed and that could not be recorded");
+        }
+        for member in &team.agents {
+            let status = self.tree.directory.status(member);
+            let runs = matches!(status, Some(AgentStatus::Running | AgentStatus::Restarting));
+            if runs && member != crashed {
+                // Queued behind the member's other steps. If this supervisor has ended, the next
+                // one reads the records.
+                drop(self.myself.cast(TeamMsg::Run(member.clone(), LifecycleStep::Failed(why.clone()))));
+            }
+        }
+        self.failed(crashed, why).await;
+    }
+
+    /// Fails a member because its team failed, even in the middle of a turn.
+    pub(super) async fn failed_with_its_team(&self, agent_id: &AgentId, why: String) {
+        let actor = self.tree.directory.actor(agent_id);
+        self.failed(agent_id, why).await;
+        if let Some(actor) = actor {
+            drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
+        }
     }
 }

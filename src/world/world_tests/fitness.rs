@@ -138,7 +138,8 @@ async fn an_agent_checks_the_plan_before_it_takes_its_mail() {
     settle().await;
     // The plan changes before the records do, as in the middle of a reload.
     let broken = Arc::new(broken);
-    world.ctx().set_fitness(crate::reconcile::fitness(&broken));
+    let plan = Arc::clone(&broken);
+    world.ctx().set_fitness(Arc::new(move |agent| plan.may_run(agent)));
     world.engine().services.set_plan(broken);
     send(&world, "ben", "two").await;
     until(&world, EventKind::AgentFailed, "ben").await;

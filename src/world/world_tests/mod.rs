@@ -186,7 +186,7 @@ async fn memory_and_store_agree_when_pause_and_resume_run_at_once() {
         for one in crossing {
             one.await.unwrap().unwrap();
         }
-        let kept = world.store().read(|r| r.meta_get(crate::pause::PAUSED));
+        let kept = world.store().read(|r| r.meta_get(crate::tree::PAUSED));
         let kept = kept.await.map_err(Refusal::from).unwrap().as_deref() == Some("1");
         assert_eq!(world.directory().is_paused(), kept, "round {round}");
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::helpers::{TestWorld, ask, call, id, results, say, send, settle, soon, while_time_passes};
 use crate::World;
-use crate::pause::agents_with_work;
+use crate::tree::agents_with_work;
 
 fn config(agents: usize, awake_max: usize) -> String {
     let agents: String = (0..agents).map(|n| format!("  - {{ id: a{n}, archetype: worker }}\n")).collect();

@@ -12,7 +12,7 @@ use ghost_operations::mail::{self, Chain, NewMessage};
 
 use super::helpers::{TestWorld, id, read, say, write};
 use crate::World;
-use crate::pause::agents_with_work;
+use crate::tree::agents_with_work;
 
 const SENDERS: usize = 8;
 const AGENTS: usize = 16;

@@ -99,7 +99,7 @@ async fn stalling() -> (Store, Arc<Stall>) {
 }
 
 fn awake(world: &World, agent: &str) -> bool {
-    world.tree().directory.actor(&id(agent)).is_some()
+    world.tree.directory.actor(&id(agent)).is_some()
 }
 
 fn activity(world: &World, agent: &str) -> Activity {
@@ -123,11 +123,11 @@ async fn a_hanging_commit_blocks_no_activation() {
     let status = || world.directory().card(&id("ada")).unwrap().status;
     soon("the crash", || status() == AgentStatus::Restarting).await;
     settle().await;
-    world.tree().signal_router.wake(&id("ben"));
+    world.tree.signal_router.wake(&id("ben"));
     soon("ben wakes", || awake(&world, "ben")).await;
     assert!(!awake(&world, "ada"), "it crashed, and nothing has been decided");
     // A wake-up does not start the crashed agent either.
-    world.tree().signal_router.wake(&id("ada"));
+    world.tree.signal_router.wake(&id("ada"));
     settle().await;
     assert!(!awake(&world, "ada"));
     stall.commits.send_replace(false);
@@ -142,17 +142,17 @@ async fn a_hanging_commit_blocks_no_activation() {
 async fn a_hanging_query_blocks_no_activation() {
     let (test_world, (store, stall)) = (TestWorld::new(TWO), stalling().await);
     let (world, _) = test_world.boot_over(store, |_| say("here")).await;
-    world.tree().signal_router.wake(&id("ada"));
+    world.tree.signal_router.wake(&id("ada"));
     soon("ada rests", || awake(&world, "ada") && activity(&world, "ada") == Activity::Idle).await;
     settle().await;
     stall.queries.send_replace(true);
-    drop(world.tree().directory.actor(&id("ada")).unwrap().cast(AgentMsg::TrySleep));
+    drop(world.tree.directory.actor(&id("ada")).unwrap().cast(AgentMsg::TrySleep));
     soon("ada sleeps", || !awake(&world, "ada")).await;
     settle().await;
-    world.tree().signal_router.wake(&id("ben"));
+    world.tree.signal_router.wake(&id("ben"));
     soon("ben wakes", || awake(&world, "ben")).await;
     // The agent whose end is still being read wakes as well.
-    world.tree().signal_router.wake(&id("ada"));
+    world.tree.signal_router.wake(&id("ada"));
     soon("ada wakes", || awake(&world, "ada")).await;
     stall.queries.send_replace(false);
 }
@@ -168,9 +168,9 @@ async fn many_agents_that_fall_asleep_at_once_need_few_queries() {
     let (test_world, (store, stall)) = (TestWorld::new(&file), stalling().await);
     let (world, _) = test_world.boot_over(store, |_| say("here")).await;
     for n in 0..MANY {
-        world.tree().signal_router.wake(&id(&format!("a{n}")));
+        world.tree.signal_router.wake(&id(&format!("a{n}")));
     }
-    let directory = &world.tree().directory;
+    let directory = &world.tree.directory;
     soon("they rest", || directory.idle_actors(Timestamp(i64::MAX)).len() == MANY).await;
     settle().await;
     let before = stall.asked.load(Ordering::SeqCst);

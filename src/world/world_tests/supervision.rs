@@ -25,7 +25,7 @@ llm:
 
 /// Kills the supervisor of a team. Later messages to it are lost. The result tells whether another one has started.
 fn kill(world: &World, team: Option<&str>) -> impl Fn() -> bool {
-    let (team, signal_router) = (team.map(Arc::<str>::from), Arc::clone(&world.tree().signal_router));
+    let (team, signal_router) = (team.map(Arc::<str>::from), Arc::clone(&world.tree.signal_router));
     let supervisor = signal_router.supervisor(team.as_ref()).unwrap();
     supervisor.kill();
     move || signal_router.supervisor(team.as_ref()).is_some_and(|now| now.get_id() != supervisor.get_id())

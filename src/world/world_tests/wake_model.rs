@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::wake_slot::{Activation, Call, WakeSlot};
+use crate::slots::{Activation, Call, WakeSlot};
 
 /// The behaviour of the actor and its supervisor: today's, or an earlier one with a bug.
 #[derive(Clone, Copy)]

@@ -1,23 +1,81 @@
-//! Runs a supervisor's steps, and holds its memory of crashes. A [`LifecycleStep`] is a read or commit
-//! for one agent that runs in a task beside the supervisor's mailbox.
-//!
-//! Two steps of one agent must never run at once ([`LifecycleQueue`](super::lifecycle_queue::LifecycleQueue) ensures
-//! this).
+//! Runs a supervisor's steps, and holds its memory of crashes. A [`LifecycleStep`] is a read or commit for one agent that runs
+//! in a task beside the supervisor's mailbox. Steps of one agent run one after another, in order; steps of different agents
+//! run at the same time. A panic of one step loses none of the agent's later steps, and no step outlives the supervisor.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use ghost_agent::AgentMsg;
 use ghost_config::plan::TeamPlan;
-use ghost_domain::restart::{Intensity, RestartWindow};
+use ghost_domain::restart::RestartWindow;
+use ghost_domain::text::panic_text;
 use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
-use ghost_operations::Tx;
 use ghost_operations::agents;
 use ractor::ActorRef;
+use tokio::task::JoinSet;
 
-use crate::team_msg::{LifecycleStep, TeamMsg};
+use crate::signal_router::{LifecycleStep, TeamMsg};
 use crate::tree::Tree;
+
+/// The running steps, and for each agent the steps that wait for its running one.
+#[derive(Default)]
+pub(super) struct LifecycleQueue {
+    waiting: BTreeMap<AgentId, VecDeque<LifecycleStep>>,
+    /// Dropped with the supervisor; the next supervisor reads every record.
+    running: JoinSet<()>,
+}
+
+impl LifecycleQueue {
+    /// Runs a step after the earlier steps of the same agent.
+    pub(super) fn send(&mut self, runner: &Arc<LifecycleRunner>, agent_id: AgentId, step: LifecycleStep) {
+        match self.waiting.get_mut(&agent_id) {
+            Some(waiting) if is_covered(waiting, &step) => {}
+            Some(waiting) => waiting.push_back(step),
+            None => {
+                self.waiting.insert(agent_id.clone(), VecDeque::new());
+                self.begin(runner, agent_id, step);
+            }
+        }
+    }
+
+    /// Begins the next step of an agent after one has ended.
+    pub(super) fn done(&mut self, runner: &Arc<LifecycleRunner>, agent_id: &AgentId) {
+        while self.running.try_join_next().is_some() {}
+        match self.waiting.get_mut(agent_id).and_then(VecDeque::pop_front) {
+            Some(step) => self.begin(runner, agent_id.clone(), step),
+            None => drop(self.waiting.remove(agent_id)),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn begin(&mut self, runner: &Arc<LifecycleRunner>, agent_id: AgentId, step: LifecycleStep) {
+        let runner = Arc::clone(runner);
+        self.running.spawn(async move {
+            let ran = AssertUnwindSafe(runner.run(&agent_id, step)).catch_unwind().await;
+            if let Err(panic) = ran {
+                // The agent must not stay between two states, so it is restarted.
+                let panic = panic_text(&*panic);
+                let panic = runner.tree.engine.services.ctx.redactor.redact(&panic);
+                tracing::error!(%agent_id, panic, "a supervisor's task for this agent panicked; the agent is restarted");
+                runner.run_after(STORE_PAUSE, agent_id.clone(), LifecycleStep::Restart);
+            }
+            // An error means that the supervisor has ended, and its steps with it.
+            drop(runner.myself.cast(TeamMsg::StepDone(agent_id)));
+        });
+    }
+}
+
+/// Whether an equal step, which has not begun, makes this one needless. One that waits before other steps does not: those may
+/// carry a record that is older than what this step would read.
+fn is_covered(waiting: &VecDeque<LifecycleStep>, step: &LifecycleStep) -> bool {
+    step.repeats() && waiting.back() == Some(step)
+}
 
 /// The pause before a supervisor tries again after the store refused a write.
 pub(super) const STORE_PAUSE: Duration = Duration::from_secs(1);
@@ -25,8 +83,6 @@ pub(super) const STORE_PAUSE: Duration = Duration::from_secs(1);
 /// A supervisor's memory of crashes. It may be lost: the next supervisor starts with an empty one.
 pub(super) struct Memory {
     pub(super) team: Option<TeamPlan>,
-    /// The limit of crashes of the whole team. Not used if there is no team.
-    pub(super) intensity: Intensity,
     pub(super) windows: BTreeMap<AgentId, RestartWindow>,
     pub(super) team_window: RestartWindow,
     /// Agents that have crashed and whose crash is not in the store yet.
@@ -41,31 +97,14 @@ pub(super) struct LifecycleRunner {
 }
 
 impl LifecycleRunner {
-    pub(super) fn new(
-        tree: Arc<Tree>,
-        myself: ActorRef<TeamMsg>,
-        team: Option<TeamPlan>,
-        intensity: Intensity,
-    ) -> Self {
-        let memory = Memory {
-            team,
-            intensity,
-            windows: BTreeMap::new(),
-            team_window: RestartWindow::default(),
-            crashing: BTreeSet::new(),
-        };
-        Self { tree, myself, memory: Mutex::new(memory) }
+    pub(super) fn new(tree: Arc<Tree>, myself: ActorRef<TeamMsg>, team: Option<TeamPlan>) -> Self {
+        let (windows, team_window, crashing) = Default::default();
+        Self { tree, myself, memory: Mutex::new(Memory { team, windows, team_window, crashing }) }
     }
 
     /// The memory of crashes. The lock must not be held across an await.
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn replan(&self, team: Option<TeamPlan>, intensity: Intensity) {
-        let mut memory = self.memory();
-        memory.team = team;
-        memory.intensity = intensity;
     }
 
     /// Records a crash in memory. The agent is then treated as restarting, even if its record does
@@ -86,7 +125,7 @@ impl LifecycleRunner {
     pub(super) async fn run(&self, agent_id: &AgentId, step: LifecycleStep) {
         match step {
             LifecycleStep::Reconcile => self.reconcile(agent_id).await,
-            LifecycleStep::DroidCreated(record) | LifecycleStep::DroidEnded(record) => {
+            LifecycleStep::Droid(record) => {
                 self.show(agent_id, Some(&record));
                 self.follow(&record).await;
             }
@@ -96,14 +135,6 @@ impl LifecycleRunner {
             LifecycleStep::Stopped => self.stopped(agent_id).await,
             LifecycleStep::CannotRun(why) => self.record_cannot_run(agent_id, why).await,
         }
-    }
-
-    pub(super) async fn write<T, F>(&self, work: F) -> Result<T, Refusal>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx) -> Result<T, Refusal> + Send + 'static,
-    {
-        self.tree.engine.services.write(work).await
     }
 
     /// Reads an agent's record into the directory.
@@ -161,7 +192,7 @@ impl LifecycleRunner {
                 memory.crashing.remove(agent_id);
                 return;
             }
-            Err(refusal) => return self.retry_later(TeamMsg::Reconcile(agent_id.clone()), &refusal),
+            Err(refusal) => return self.retry_later(agent_id, LifecycleStep::Reconcile, &refusal),
         };
         self.follow(&record).await;
     }
@@ -202,23 +233,23 @@ impl LifecycleRunner {
     /// Records that an agent cannot run under the plan, before it takes more mail.
     async fn record_cannot_run(&self, agent_id: &AgentId, why: Refusal) {
         let id = agent_id.clone();
-        let recorded = self.write(move |w| agents::cannot_run(w, &id, &why)).await;
+        let recorded = self.tree.engine.services.write(move |w| agents::cannot_run(w, &id, &why)).await;
         if let Err(refusal) = recorded
             && should_retry(&refusal)
         {
-            self.retry_later(TeamMsg::Reconcile(agent_id.clone()), &refusal);
+            self.retry_later(agent_id, LifecycleStep::Reconcile, &refusal);
         }
     }
 
     pub(super) async fn stopped(&self, agent_id: &AgentId) {
         self.end_outside(agent_id);
         let id = agent_id.clone();
-        let recorded = self.write(move |w| agents::stopped(w, &id)).await;
+        let recorded = self.tree.engine.services.write(move |w| agents::stopped(w, &id)).await;
         match recorded {
             // A later change of the record brings a step of its own, so this one is not read again.
             Ok(agent) => self.show(agent_id, Some(&agent)),
             Err(refusal) if should_retry(&refusal) => {
-                self.retry_later(TeamMsg::Reconcile(agent_id.clone()), &refusal);
+                self.retry_later(agent_id, LifecycleStep::Reconcile, &refusal);
             }
             Err(_) => {
                 if let Err(refusal) = self.refresh(agent_id).await {
@@ -228,30 +259,30 @@ impl LifecycleRunner {
         }
     }
 
-    /// Sends a message again after a pause, because the store refused the write.
-    pub(super) fn retry_later(&self, message: TeamMsg, refusal: &Refusal) {
-        tracing::warn!(?message, %refusal, "the store refused this; trying again");
-        self.send_after(STORE_PAUSE, message);
+    /// Runs a step again after a pause, because the store refused it.
+    pub(super) fn retry_later(&self, agent_id: &AgentId, step: LifecycleStep, refusal: &Refusal) {
+        tracing::warn!(%agent_id, ?step, %refusal, "the store refused this; trying again");
+        self.run_after(STORE_PAUSE, agent_id.clone(), step);
     }
 
-    pub(super) fn send_after(&self, after: Duration, message: TeamMsg) {
+    pub(super) fn run_after(&self, after: Duration, agent_id: AgentId, step: LifecycleStep) {
         let sleep = self.tree.engine.services.ctx.ports.clock.sleep(after);
         let myself = self.myself.clone();
         tokio::spawn(async move {
             sleep.await;
             // If this supervisor has ended, the next one reads every record.
-            drop(myself.cast(message));
+            drop(myself.cast(TeamMsg::Run(agent_id, step)));
         });
     }
 
     async fn restart(&self, agent_id: &AgentId) {
         self.forget_crash(agent_id);
         let id = agent_id.clone();
-        let recorded = self.write(move |w| agents::restarted(w, &id)).await;
+        let recorded = self.tree.engine.services.write(move |w| agents::restarted(w, &id)).await;
         match recorded {
             Ok(()) => {}
             Err(refusal) if should_retry(&refusal) => {
-                return self.retry_later(TeamMsg::Restart(agent_id.clone()), &refusal);
+                return self.retry_later(agent_id, LifecycleStep::Restart, &refusal);
             }
             Err(refusal) => {
                 tracing::warn!(%agent_id, %refusal, "a crashed agent is not restarted");
@@ -260,7 +291,7 @@ impl LifecycleRunner {
         }
         match self.refresh(agent_id).await {
             Ok(_) => self.tree.signal_router.wake(agent_id),
-            Err(refusal) => self.retry_later(TeamMsg::Restart(agent_id.clone()), &refusal),
+            Err(refusal) => self.retry_later(agent_id, LifecycleStep::Restart, &refusal),
         }
     }
 }
@@ -270,4 +301,17 @@ impl LifecycleRunner {
 /// between two states.
 pub(super) fn should_retry(refusal: &Refusal) -> bool {
     !matches!(refusal.code, Code::NotFound | Code::Conflict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_covered_only_by_an_equal_one_right_before_it() {
+        let (read, other) = (LifecycleStep::Reconcile, LifecycleStep::Crashed("x".into()));
+        assert!(is_covered(&[other.clone(), read.clone()].into(), &read));
+        assert!(!is_covered(&[read.clone(), other.clone()].into(), &read));
+        assert!(!is_covered(&[other.clone()].into(), &other), "each crash counts");
+    }
 }
