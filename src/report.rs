@@ -1,11 +1,14 @@
-//! What `ghostd` prints about configurations and failures, and its exit codes.
+//! What `ghostd` prints: reports on configurations and failures, with their exit codes, and its log. Standard error may be on a
+//! full disk: a line that cannot be written stops nothing.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use ghost_daemon::{Failure, Overrides};
+use ghost_domain::text::shown;
 use ghost_domain::{Code, Refusal};
+use tracing_subscriber::EnvFilter;
 
 /// The exit code of a configuration with problems; also used for wrong arguments.
 const USAGE: u8 = 2;
@@ -142,4 +145,31 @@ fn exit_code(code: Code) -> u8 {
         // The other side does not have a feature that it needs.
         Code::Unsupported => 1,
     }
+}
+
+/// The library that speaks to MCP servers.
+const MCP: &str = "rmcp";
+
+/// Starts logging to standard error, at level `warn` unless `GHOST_LOG` says otherwise.
+pub fn begin_log() {
+    let spec = std::env::var_os("GHOST_LOG").filter(|spec| !spec.is_empty()).unwrap_or_else(|| "warn".into());
+    let spec = spec.to_string_lossy();
+    // It logs what servers send, which nobody has redacted.
+    let bounded = if spec.contains(MCP) { spec.to_string() } else { format!("{spec},{MCP}=error") };
+    let filter = EnvFilter::try_new(&bounded).unwrap_or_else(|error| {
+        tell(&format!(
+            "warning: GHOST_LOG `{}` is not understood ({error}); warnings and worse are logged\n  \
+             hint: write off, error, warn, info, debug or trace, or such as ghost_operations=debug",
+            shown(&spec, 80)
+        ));
+        EnvFilter::new(format!("warn,{MCP}=error"))
+    });
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        // By default a line that cannot be written is reported with `eprintln!`, which panics if that fails, too.
+        .log_internal_errors(false)
+        .with_target(false)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
 }

@@ -1,20 +1,21 @@
-//! `ghostd check`: finds all errors and warnings in the files of a world and lists them together. A
-//! start or reload that is refused because of the files shows the same list.
-//!
-//! The check must never stop at an unreadable file, start anything, or open a database.
+//! `ghostd check`: finds all errors and warnings in the files of a world and lists them together. A start or reload that is
+//! refused because of the files shows the same list. The check does not stop at an unreadable file, starts nothing, and opens no
+//! database.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ghost_config::load::WORLD_FILE;
-use ghost_config::plan::{Plan, ProviderKind};
+use ghost_config::plan::toolbox::{McpPlan, McpTransport, ResultForm, ToolboxKind, ToolboxPlan, ToolboxRuntime};
+use ghost_config::plan::{Plan, ProviderKind, SandboxKind};
 use ghost_config::{Problem, Problems, Severity, model_warnings};
 use ghost_provider::{Providers, scripted};
+use ghost_tools::builtins::schema_problem;
 
 use crate::loading::{Env, Overrides, of_provider};
 use crate::ports::SystemClock;
-use crate::{prices, recordings, scripts, toolbox_check};
+use crate::{model_checks, recordings};
 
 /// The directory of rule files, for a world whose `world-config.yaml` cannot be read.
 const SCRIPTS: &str = "scripts";
@@ -24,7 +25,6 @@ const SCRIPTS: &str = "scripts";
 ///
 /// Checks across files (models, prices, tools in rule files) run only if the configuration has no error. Otherwise
 /// most of their problems would only follow from that error.
-#[must_use]
 pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[String]) -> Problems {
     let (plan, Problems(mut found)) = ghost_config::examine(world_dir, env);
     let shown = ghost_config::shown_dir(world_dir);
@@ -44,9 +44,9 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
         let refusals = Providers::refusals(&plan.llm, env, &(Arc::new(SystemClock) as _));
         found.extend(refusals.into_iter().map(|unbuilt| of_provider(unbuilt, &plan)));
         found.extend(recordings::missing(&plan));
-        found.extend(prices::unpriced(&plan));
+        found.extend(model_checks::unpriced(&plan));
         found.extend(model_warnings(&plan));
-        found.extend(toolbox_check::problems(&plan));
+        found.extend(toolbox_problems(&plan));
     }
     let mut built: BTreeSet<String> = ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect();
     built.extend(tools.iter().cloned());
@@ -56,13 +56,13 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
     for dir in script_dirs(&plan) {
         let survey = scripted::survey(&dir, &plan.dir);
         if valid {
-            found.extend(scripts::tools(&plan, &dir, &survey, &built));
+            found.extend(model_checks::tools(&plan, &dir, &survey, &built));
             let is_there = |file: &Path| {
                 file.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| survey.models.contains_key(stem))
             };
             if !survey.models.is_empty() {
-                let missing = scripts::missing(&plan, &dir, is_there);
-                found.extend(scripts::misnamed(&dir, &missing));
+                let missing = model_checks::missing(&plan, &dir, is_there);
+                found.extend(model_checks::misnamed(&dir, &missing));
                 found.extend(missing);
             }
         }
@@ -97,3 +97,67 @@ fn as_shown(mut problem: Problem, real: &Path, shown: &Path, typed: &Path) -> Pr
 #[cfg(test)]
 #[path = "check_tests.rs"]
 mod tests;
+
+/// What only a whole world shows of its toolboxes: a start would leave their tools out, or refuse every call. Starts no program
+/// and asks no server.
+fn toolbox_problems(plan: &Plan) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let world = |message: String, hint: &str| Problem {
+        severity: Severity::Warning,
+        file: plan.dir.join(WORLD_FILE),
+        line: 1,
+        field: "toolboxes".to_owned(),
+        message,
+        hint: hint.to_owned().into(),
+    };
+    if plan.sandbox.kind == SandboxKind::None {
+        let needy: Vec<&str> = plan
+            .toolboxes
+            .values()
+            .filter(|one| one.skill.is_none() && needs_sandbox(one))
+            .map(|one| &*one.name)
+            .collect();
+        if !needy.is_empty() {
+            let message = format!("there is no `sandbox`, so the tools of {} are absent", needy.join(", "));
+            found.push(world(message, "add `sandbox: { kind: local }`, or `docker`"));
+        }
+    }
+    let counts_money = plan.budgets.iter().any(|(_, limits)| limits.money.is_some());
+    if counts_money && plan.coding.run_budget.is_none() {
+        let agents: Vec<String> = plan.toolboxes.values().flat_map(|toolbox| coding_agents(toolbox)).collect();
+        if !agents.is_empty() {
+            let message = format!("a budget counts money, so no run of {} begins", agents.join(", "));
+            found.push(world(message, "say what one run may cost: `coding: { run_budget: 2.00 }`"));
+        }
+    }
+    // The toolboxes of skills are checked with the skills, and can stop nothing.
+    for toolbox in plan.toolboxes.values().filter(|toolbox| toolbox.skill.is_none()) {
+        let ToolboxKind::Commands { tools, .. } = &toolbox.kind else { continue };
+        for tool in tools {
+            let Some(message) = schema_problem(&tool.parameters) else { continue };
+            found.push(Problem {
+                severity: Severity::Error,
+                file: toolbox.dir.join("toolbox.yaml"),
+                line: 1,
+                field: format!("tools.{}.parameters", tool.name),
+                message,
+                hint: "correct the schema; no call could match it".to_owned().into(),
+            });
+        }
+    }
+    found
+}
+
+fn needs_sandbox(toolbox: &ToolboxPlan) -> bool {
+    match &toolbox.kind {
+        ToolboxKind::Commands { runtime, .. } => *runtime == ToolboxRuntime::Sandbox,
+        ToolboxKind::Mcp(McpPlan { transport, .. }) => matches!(transport, McpTransport::Stdio { .. }),
+    }
+}
+
+/// The full names of the coding agents in a toolbox.
+fn coding_agents(toolbox: &ToolboxPlan) -> Vec<String> {
+    let ToolboxKind::Commands { tools, .. } = &toolbox.kind else { return Vec::new() };
+    let is_one = |form: &ResultForm| matches!(form, ResultForm::Acp(_) | ResultForm::CodingAgent(_));
+    tools.iter().filter(|tool| is_one(&tool.result)).map(|tool| toolbox.full(&tool.name)).collect()
+}

@@ -22,8 +22,6 @@ pub(crate) const WORLD: &str = "world.id";
 /// have the same world id, and must not share data. The file is part of the data, so it stays correct if the data
 /// is moved.
 const MADE_BY: &str = "world.dir";
-/// The name of that file while it is being written.
-const MADE_BY_NEW: &str = "world.dir-new";
 /// The word after the process id in the lock file while that process is shutting down.
 const ENDING: &str = "ending";
 /// Maximum number of tries if the lock file is removed while it is being locked.
@@ -36,7 +34,6 @@ const ENDING_TRIES: u32 = 100;
 pub(crate) const KILLED_TRIES: u32 = 10;
 
 /// The parent of all default data directories: `$GHOST_STATE_DIR`, else `~/.local/state/ghost`.
-#[must_use]
 pub fn state_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     if let Some(dir) = env("GHOST_STATE_DIR").filter(|dir| !dir.is_empty()) {
         return Some(PathBuf::from(dir));
@@ -61,6 +58,39 @@ const fn new_mode(is_root: bool) -> u32 {
     if is_root { 0o711 } else { 0o700 }
 }
 
+/// Directories that a start has created, the innermost first.
+#[derive(Debug)]
+pub(crate) struct NewDirs(Vec<PathBuf>);
+
+impl NewDirs {
+    /// Creates a directory and its parents, as far as they do not exist.
+    pub(crate) fn create(dir: &Path, mode: u32) -> std::io::Result<Self> {
+        let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && dir.symlink_metadata().is_err();
+        let missing = Self(dir.ancestors().take_while(is_missing).map(Path::to_owned).collect());
+        let made = DirBuilder::new().recursive(true).mode(mode).create(dir);
+        made.inspect_err(|_| missing.remove()).map(|()| missing)
+    }
+
+    /// Removes them again. A directory with content stays, and so do its parents.
+    pub(crate) fn remove(&self) {
+        self.0.iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Replaces a file with an atomic rename.
+pub(crate) fn replace(file: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut new = file.as_os_str().to_owned();
+    new.push("-new");
+    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    made.write_all_at(content, 0)?;
+    made.sync_all()?;
+    std::fs::rename(&new, file)
+}
+
 /// A locked data directory. The lock ends with the process, however that ends. If it is dropped before
 /// [`keep`](Self::keep), everything that locking created is removed again.
 #[derive(Debug)]
@@ -75,8 +105,7 @@ pub struct DataDir {
 /// The state of a data directory before it was locked.
 #[derive(Debug)]
 struct Found {
-    /// Directories that did not exist, the innermost first.
-    missing: Vec<PathBuf>,
+    new_dirs: NewDirs,
     /// The content of the lock file; `None` if there was none.
     lock: Option<Vec<u8>>,
 }
@@ -123,19 +152,13 @@ impl DataDir {
             Refusal::new(Code::Unavailable, format!("the data directory {} {what}: {error}", path.display()))
                 .hint("give another directory with --data, or make this one writable")
         };
-        let missing: Vec<PathBuf> = path
-            .ancestors()
-            .take_while(|dir| !dir.as_os_str().is_empty() && dir.symlink_metadata().is_err())
-            .map(Path::to_owned)
-            .collect();
-        let made = DirBuilder::new().recursive(true).mode(new_mode(rustix::process::geteuid().is_root())).create(path);
-        let undo = || missing.iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
-        made.inspect_err(|_| undo()).map_err(|error| denied("cannot be made", &error))?;
+        let mode = new_mode(rustix::process::geteuid().is_root());
+        let new_dirs = NewDirs::create(path, mode).map_err(|error| denied("cannot be made", &error))?;
         let real = path.canonicalize().map_err(|error| denied("cannot be found", &error))?;
         let file = real.join(LOCK);
         for _ in 0..TRIES_MAX {
-            let (lock, new) =
-                open(&file).inspect_err(|_| undo()).map_err(|error| denied("cannot be written", &error))?;
+            let opened = open(&file).inspect_err(|_| new_dirs.remove());
+            let (lock, new) = opened.map_err(|error| denied("cannot be written", &error))?;
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
                 return Err(Locked::Held(std::fs::read_to_string(&file).unwrap_or_default()));
             }
@@ -149,7 +172,7 @@ impl DataDir {
                 continue;
             }
             let before = std::fs::read(&file).map_err(|error| denied("cannot be read", &error))?;
-            let found = Found { missing, lock: (!new).then_some(before) };
+            let found = Found { new_dirs, lock: (!new).then_some(before) };
             let dir = Self { path: real, lock, found, kept: AtomicBool::new(false) };
             dir.write_lock_file(std::process::id().to_string().as_bytes())
                 .map_err(|error| denied("cannot be written", &error))?;
@@ -159,7 +182,6 @@ impl DataDir {
     }
 
     /// The canonical path of the directory.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -180,8 +202,9 @@ impl DataDir {
             }
         };
         let same_id = content(WORLD)?.is_some_and(|id| id.trim_ascii() == world_id.as_bytes());
-        let Some(made_by) = content(MADE_BY)?.filter(|_| same_id && !adopt) else { return Ok(()) };
-        let made_by = PathBuf::from(OsString::from_vec(line_of(made_by)));
+        let Some(mut made_by) = content(MADE_BY)?.filter(|_| same_id && !adopt) else { return Ok(()) };
+        made_by.pop_if(|last| *last == b'\n');
+        let made_by = PathBuf::from(OsString::from_vec(made_by));
         let current = real(world_dir);
         if made_by == current {
             return Ok(());
@@ -214,19 +237,13 @@ impl DataDir {
 
     /// Records the world directory that the data belongs to, with an atomic rename.
     fn made_by(&self, world_dir: &Path) {
-        let (file, new) = (self.path.join(MADE_BY), self.path.join(MADE_BY_NEW));
+        let file = self.path.join(MADE_BY);
         let mut line = world_dir.as_os_str().as_bytes().to_vec();
         line.push(b'\n');
         if std::fs::read(&file).is_ok_and(|before| before == line) {
             return;
         }
-        let write = || {
-            let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            made.write_all_at(&line, 0)?;
-            made.sync_all()?;
-            std::fs::rename(&new, &file)
-        };
-        if let Err(error) = write() {
+        if let Err(error) = replace(&file, &line) {
             tracing::warn!(%error, path = %file.display(), "the file could not be written: another world directory of the same name could use this data");
         }
     }
@@ -269,26 +286,13 @@ impl Drop for DataDir {
         if let Err(error) = undone {
             tracing::warn!(%error, path = %self.path.display(), "the lock file could not be restored");
         }
-        for dir in &self.found.missing {
-            // A directory with content stays, and so do its parents.
-            if std::fs::remove_dir(dir).is_err() {
-                break;
-            }
-        }
+        self.found.new_dirs.remove();
     }
 }
 
 /// The canonical path of a directory; the path itself if it has none.
 fn real(dir: &Path) -> PathBuf {
     dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
-}
-
-/// Removes the newline at the end.
-fn line_of(mut bytes: Vec<u8>) -> Vec<u8> {
-    if bytes.last() == Some(&b'\n') {
-        bytes.pop();
-    }
-    bytes
 }
 
 /// Opens the lock file. Returns whether it is new.

@@ -1,22 +1,22 @@
-//! Opens the database of a world: SQLite in the data directory, as early as possible, or PostgreSQL. A file that could
-//! not be created completely is removed.
-//!
-//! This module must never change a database before the configuration is known to be good. It must
-//! never treat an empty database as new where data may have been lost.
+//! Opens the database of a world, SQLite in the data directory, as early as possible, or PostgreSQL, and watches that its
+//! files stay those that this daemon opened. A database is not changed before the configuration is known to be good; a file
+//! that could not be created completely is removed; an empty database is not taken for a new one where data may have been lost.
 
-use std::fs::OpenOptions;
+use crate::storage::{self, Database, FILE};
+
+use std::fs::{Metadata, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ghost_domain::{Clock, Code, Refusal};
 use ghost_store::postgres::{self, PostgresOptions};
 use ghost_store::sqlite::{SqliteOptions, is_current, open_store, verify};
 use ghost_store::{Store, StoreError};
 
-use crate::data_dir::{DataDir, WORLD};
+use crate::data_dir::{DataDir, LOCK, WORLD};
 use crate::ports::SystemClock;
-use crate::storage::{self, Database, FILE};
 use crate::workspace_dir::WorkspaceDir;
 
 /// A marker that exists while the database is being created. Until it is removed, the database has no data. So a
@@ -206,6 +206,69 @@ pub(crate) fn located(mut refusal: Refusal, data_dir: &DataDir) -> Refusal {
         refusal.message = format!("a record of {database} is damaged: {}", refusal.message);
     }
     refusal
+}
+
+/// Time between two checks of the files.
+const FILES_EVERY: Duration = Duration::from_secs(2);
+
+/// Device and inode of a file.
+type Identity = (u64, u64);
+
+fn identity(of: &Metadata) -> Identity {
+    (of.dev(), of.ino())
+}
+
+/// The files that a daemon depends on, as it opened them.
+pub(crate) struct OpenFiles {
+    files: Vec<(PathBuf, Identity)>,
+}
+
+impl OpenFiles {
+    /// The lock file and the open database, if that is a file.
+    pub(crate) fn new(data_dir: &DataDir) -> Self {
+        let mut files = Vec::new();
+        files.extend(data_dir.locked().map(|(path, meta)| (path, identity(&meta))));
+        let path = data_dir.path().join(FILE);
+        files.extend(std::fs::metadata(&path).ok().map(|meta| (path, identity(&meta))));
+        Self { files }
+    }
+
+    /// Whether the database file is still the same. PostgreSQL has none here that could be gone.
+    fn has_its_database(&self) -> bool {
+        self.files.iter().all(|(path, taken)| !path.ends_with(FILE) || !is_gone(path, *taken))
+    }
+
+    /// Returns when one of the files is removed or replaced, with the error with which the daemon
+    /// ends.
+    pub(crate) async fn gone(&self, clock: &dyn Clock) -> Refusal {
+        loop {
+            if let Some((path, _)) = self.files.iter().find(|(path, taken)| is_gone(path, *taken)) {
+                let what = format!("{} was removed or replaced while this daemon used it", path.display());
+                let hint = if path.ends_with(LOCK) && self.has_its_database() {
+                    "the database is still in its place: start the daemon again"
+                } else {
+                    "the acknowledged data is where that file is now: restore it, then start the daemon again"
+                };
+                return Refusal::new(
+                    Code::Internal,
+                    format!("{what}: the daemon ends, because it can store nothing more"),
+                )
+                .hint(hint);
+            }
+            clock.sleep(FILES_EVERY).await;
+        }
+    }
+}
+
+/// Whether the path no longer has the same file. If the path cannot be checked, the file is treated
+/// as unchanged.
+fn is_gone(path: &Path, taken: Identity) -> bool {
+    match std::fs::metadata(path) {
+        Ok(found) => identity(&found) != taken,
+        Err(error) => {
+            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::StaleNetworkFileHandle)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use ghost_domain::{Code, Refusal};
 use ghost_provider::{Providers, Recording, Unbuilt};
 use serde_json::json;
 
-use crate::recordings;
+use crate::{model_checks, recordings};
 
 /// The model flags of `ghostd up`. They override the model of every archetype.
 #[derive(Clone, Debug, Default)]
@@ -83,12 +83,7 @@ pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// # Errors
 /// The first problems that prevent it. [`check`](crate::check()) finds all problems.
 pub fn load(world_dir: &Path, overrides: &Overrides, env: Env<'_>, clock: Arc<dyn Clock>) -> Result<Loaded, Problems> {
-    let mut plan = ghost_config::load(world_dir, env)?;
-    overrides.apply(&mut plan).map_err(|problem| Problems(vec![problem]))?;
-    let missing = recordings::missing(&plan);
-    if !missing.is_empty() {
-        return Err(Problems::sorted(missing));
-    }
+    let plan = plan_of(world_dir, overrides, env)?;
     // Few worlds have a recorded provider, so most need no runtime for this.
     let recorded = plan.llm.providers.values().any(|provider| provider.kind == ProviderKind::Recorded);
     let recordings = if recorded {
@@ -99,6 +94,14 @@ pub fn load(world_dir: &Path, overrides: &Overrides, env: Env<'_>, clock: Arc<dy
         BTreeMap::new()
     };
     complete(plan, env, clock, recordings)
+}
+
+/// The first half of [`load`]: reads the files and applies the flags.
+pub(crate) fn plan_of(world_dir: &Path, overrides: &Overrides, env: Env<'_>) -> Result<Plan, Problems> {
+    let mut plan = ghost_config::load(world_dir, env)?;
+    overrides.apply(&mut plan).map_err(|problem| Problems(vec![problem]))?;
+    let missing = recordings::missing(&plan);
+    if missing.is_empty() { Ok(plan) } else { Err(Problems::sorted(missing)) }
 }
 
 /// The second half of [`load`], after the files are read and the flags applied.
@@ -116,10 +119,10 @@ pub fn complete(
     let mut problems = Vec::new();
     for provider in plan.llm.providers.values().filter(|provider| provider.kind == ProviderKind::Scripted) {
         if let Some(dir) = &provider.dir {
-            problems.extend(crate::scripts::missing(&plan, dir, |file| file.is_file()));
+            problems.extend(model_checks::missing(&plan, dir, |file| file.is_file()));
         }
     }
-    plan.warnings.extend(crate::prices::unpriced(&plan));
+    plan.warnings.extend(model_checks::unpriced(&plan));
     plan.warnings.extend(ghost_config::model_warnings(&plan));
     if problems.is_empty() { Ok(Loaded { plan, providers }) } else { Err(Problems::sorted(problems)) }
 }
@@ -132,7 +135,6 @@ pub(crate) fn of_provider(unbuilt: Unbuilt, plan: &Plan) -> Problem {
 }
 
 /// All problems as one refusal, for a reload.
-#[must_use]
 pub fn problems_refusal(problems: &Problems) -> Refusal {
     let (errors, _) = problems.counts();
     Refusal::new(
@@ -141,4 +143,19 @@ pub fn problems_refusal(problems: &Problems) -> Refusal {
     )
     .hint("`ghostd check` lists them")
     .details(json!({ "problems": problems }))
+}
+
+/// Why a daemon did not start, or failed later.
+#[derive(Debug)]
+pub enum Failure {
+    /// The configuration has problems.
+    Problems(Problems),
+    /// Any other error.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }

@@ -15,12 +15,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::check::check;
 use crate::data_dir::{DataDir, default_data_dir};
-use crate::environment::SharedEnv;
-use crate::failure::Failure;
-use crate::loading::{Loaded, Overrides, complete, of_provider};
+use crate::input::Folder;
+use crate::loading::{Failure, Loaded, Overrides, complete, of_provider, plan_of};
+use crate::ports::SharedEnv;
 use crate::storage::{Database, StoreOption};
 use crate::workspace_dir::WorkspaceDir;
-use crate::{database, job, recordings};
+use crate::{database, input, recordings};
 
 /// The location of a world's files, and how to read them.
 pub(crate) struct Files {
@@ -48,7 +48,7 @@ impl Files {
 /// Everything that a start needs.
 pub(crate) struct Read {
     pub(crate) loaded: Loaded,
-    pub(crate) input: job::Folder,
+    pub(crate) input: Folder,
     pub(crate) data_dir: DataDir,
     pub(crate) workspace: WorkspaceDir,
     pub(crate) database: Database,
@@ -104,23 +104,11 @@ pub(crate) async fn read(
     };
     let mut opening = data_dir.map(&open);
     let all = async {
-        let configuration = Arc::clone(files);
-        let first = spawn_blocking(move || ghost_config::load(&configuration.world_dir, &*configuration.env)).await;
-        let mut first = match first.map_err(|_| panicked("reading the configuration"))? {
-            Ok(first) => first,
-            Err(first) => return Err(failure(files, first).await),
-        };
-        if let Err(problem) = files.overrides.apply(&mut first) {
-            return Err(failure(files, Problems(vec![problem])).await);
-        }
-        let missing = recordings::missing(&first);
-        if !missing.is_empty() {
-            return Err(failure(files, Problems(missing)).await);
-        }
-        let recordings = match recordings::read_all(&first.llm).await {
-            Ok(recordings) => recordings,
-            Err(unread) => return Err(failure(files, Problems(vec![of_provider(unread, &first)])).await),
-        };
+        let of = Arc::clone(files);
+        let first = spawn_blocking(move || plan_of(&of.world_dir, &of.overrides, &*of.env)).await;
+        let first = first.map_err(|_| panicked("reading the configuration"))?.map_err(Failure::Problems)?;
+        let recordings = recordings::read_all(&first.llm).await;
+        let recordings = recordings.map_err(|unread| Failure::Problems(Problems(vec![of_provider(unread, &first)])))?;
         if opening.is_none() {
             let place = match &first.places.data_dir {
                 Some(dir) => dir.clone(),
@@ -132,14 +120,17 @@ pub(crate) async fn read(
         if let Some((place, _)) = &opening {
             check_apart(place, input.as_deref(), &first)?;
         }
-        let input = job::read(&first, input);
+        let input = input::read(&first, input);
         let (env, clock) = (Arc::clone(&files.env), Arc::clone(&clock));
         let completing = spawn_blocking(move || complete(first, &*env, clock, recordings));
         let (completed, input) = tokio::join!(completing, input);
-        let loaded = completed.map_err(|_| panicked("reading the configuration"))?;
-        match loaded {
-            Ok(loaded) => Ok((loaded, input?, database)),
-            Err(first) => Err(failure(files, first).await),
+        let loaded = completed.map_err(|_| panicked("reading the configuration"))?.map_err(Failure::Problems)?;
+        Ok((loaded, input?, database))
+    };
+    let all = async {
+        match all.await {
+            Err(Failure::Problems(first)) => Err(failure(files, first).await),
+            read => read,
         }
     };
     let read = tokio::select! {

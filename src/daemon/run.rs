@@ -21,17 +21,16 @@ use tokio::task::JoinHandle;
 
 use crate::check::rule_file_errors;
 use crate::data_dir::{DataDir, SOCKET};
-use crate::environment::{SharedEnv, node_name, secrets_of, tls_files};
-use crate::failure::Failure;
-use crate::loading::{Loaded, Overrides, load, problems_refusal};
-use crate::outlet::Proxies;
-use crate::ownership::OpenFiles;
+use crate::database::OpenFiles;
+use crate::loading::{Failure, Loaded, Overrides, load, problems_refusal};
 use crate::pointer::Pointer;
+use crate::ports::{SharedEnv, node_name, raise_and_check, secrets_of, tls_files};
 use crate::reading::{Files, Read};
+use crate::sandbox::Proxies;
 use crate::storage::{Database, StoreOption};
 use crate::terminal::Terminal;
 use crate::workspace_dir::WorkspaceDir;
-use crate::{database, descriptors, job, main_job, reading, recordings};
+use crate::{database, input, main_job, reading, recordings};
 
 /// Maximum time to stop if the store can no longer write.
 const GONE_GRACE: Duration = Duration::from_secs(5);
@@ -99,7 +98,7 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
         workspace: options.workspace,
         store,
         adopt: options.adopt,
-        env: Arc::clone(&options.env),
+        env: options.env,
         extra_tools: extra.iter().map(|tool| tool.spec.name.clone()).collect(),
     });
     let tools = tokio::task::spawn_blocking(move || ghost_tools::builtins::with(extra));
@@ -114,38 +113,32 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
     for group in ghost_config::grouped::grouped(&loaded.plan.warnings) {
         tracing::warn!("{}", group.bare());
     }
-    if let Some(warning) = descriptors::raise_and_check(&loaded.plan.limits) {
+    if let Some(warning) = raise_and_check(&loaded.plan.limits) {
         tracing::warn!("{warning}");
     }
     let places = &loaded.plan.places;
-    let rest = ServeOptions {
-        files,
-        input,
-        workspace: &workspace,
-        listen: if options.listen.is_empty() { places.grpc.clone() } else { options.listen },
-        http: match options.http {
-            HttpOption::File => places.http,
-            HttpOption::Off => None,
-            HttpOption::At(address) => Some(address),
-        },
-        env: options.env,
-        tools,
-        ports: options.ports,
-        terminal: options.terminal,
+    let socket = || vec![ListenAddress::Unix(data_dir.path().join(SOCKET))];
+    let named = if options.listen.is_empty() { &places.grpc } else { &options.listen };
+    let listeners = if named.is_empty() { socket() } else { named.clone() };
+    let http = match options.http {
+        HttpOption::File => places.http,
+        HttpOption::Off => None,
+        HttpOption::At(address) => Some(address),
     };
-    let result = serve_world(loaded, &data_dir, store, database, rest, stop).await;
+    let (ports, terminal) = (options.ports, options.terminal);
+    let start = Start { files, data_dir: &data_dir, workspace: &workspace, input, tools, ports, terminal };
+    let result = serve_world(loaded, store, database, (listeners, http), start, stop).await;
     drop(workspace);
     drop(data_dir);
     result
 }
 
-struct ServeOptions<'d> {
+/// What a start has read and made, beside the plan and the store.
+struct Start<'d> {
     files: Arc<Files>,
-    input: job::Folder,
+    data_dir: &'d DataDir,
     workspace: &'d WorkspaceDir,
-    listen: Vec<ListenAddress>,
-    http: Option<SocketAddr>,
-    env: SharedEnv,
+    input: input::Folder,
     tools: JoinHandle<Vec<Tool>>,
     ports: Ports,
     terminal: Terminal,
@@ -153,31 +146,27 @@ struct ServeOptions<'d> {
 
 async fn serve_world(
     loaded: Loaded,
-    data_dir: &DataDir,
     store: Option<Store>,
     database: Database,
-    options: ServeOptions<'_>,
+    (listeners, http): (Vec<ListenAddress>, Option<SocketAddr>),
+    start: Start<'_>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
-    let mut secrets = secrets_of(&loaded, &*options.env);
+    let (data_dir, workspace, env) = (start.data_dir, start.workspace, Arc::clone(&start.files.env));
+    let mut secrets = secrets_of(&loaded.plan, &*env);
     secrets.extend(database.secrets());
     let (shutdown, mut shutdown_request) = watch::channel(false);
     let shutdown = Arc::new(shutdown);
     let shutdown_sender = Arc::clone(&shutdown);
     // Bound before the world boots, so that a taken port starts nothing.
-    let listeners = if options.listen.is_empty() {
-        vec![ListenAddress::Unix(data_dir.path().join(SOCKET))]
-    } else {
-        options.listen
-    };
     let bind = async {
-        job::check_place(options.workspace.path(), &options.input.files)?;
-        let tls = tls_files(&*options.env)?;
+        input::check_place(workspace.path(), &start.input.files)?;
+        let tls = tls_files(&*env)?;
         ghost_control::bind(ControlOptions {
             listeners,
-            http: options.http,
+            http,
             data_dir: data_dir.path().to_owned(),
-            token: (options.env)("GHOST_TOKEN").filter(|token| !token.is_empty()),
+            token: env("GHOST_TOKEN").filter(|token| !token.is_empty()),
             tls,
             on_shutdown: Arc::new(move |_| {
                 shutdown_sender.send_replace(true);
@@ -204,32 +193,16 @@ async fn serve_world(
     let listeners = bound.listeners();
     let store = match store {
         Some(store) => store,
-        None => database::open(data_dir, options.workspace, database).await?,
+        None => database::open(data_dir, workspace, database).await?,
     };
     let mut pointer = None;
-    let outcome = boot_and_serve(
-        loaded,
-        data_dir,
-        &store,
-        secrets,
-        bound,
-        Rest {
-            files: options.files,
-            input: options.input,
-            workspace: options.workspace,
-            pointer: &mut pointer,
-            tools: options.tools,
-            ports: options.ports,
-            terminal: options.terminal,
-        },
-        async move {
-            tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => "signal",
-                _ = shutdown_request.wait_for(|requested| *requested) => "request",
-            }
-        },
-    )
-    .await;
+    let stopped = async move {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => "signal",
+            _ = shutdown_request.wait_for(|requested| *requested) => "request",
+        }
+    };
+    let outcome = boot_and_serve(loaded, &store, secrets, bound, start, &mut pointer, stopped).await;
     drop(shutdown);
     store.close().await;
     drop(pointer);
@@ -243,26 +216,16 @@ async fn serve_world(
     outcome.and(damaged)
 }
 
-struct Rest<'d> {
-    files: Arc<Files>,
-    input: job::Folder,
-    workspace: &'d WorkspaceDir,
-    pointer: &'d mut Option<Pointer>,
-    tools: JoinHandle<Vec<Tool>>,
-    ports: Ports,
-    terminal: Terminal,
-}
-
 async fn boot_and_serve(
     loaded: Loaded,
-    data_dir: &DataDir,
     store: &Store,
     secrets: Vec<String>,
     bound: ghost_control::Bound,
-    rest: Rest<'_>,
+    start: Start<'_>,
+    pointer: &mut Option<Pointer>,
     stopped: impl Future<Output = &'static str>,
 ) -> Result<(), Failure> {
-    let Rest { files, input, workspace: dir, pointer, tools, ports, terminal } = rest;
+    let Start { files, data_dir, workspace: dir, input, tools, ports, terminal } = start;
     let job_plan = loaded.plan.job.clone();
     let (world_id, world_name) = (loaded.plan.world_id.clone(), loaded.plan.name.clone());
     let (clock, watch_clock) = (Arc::clone(&ports.clock), Arc::clone(&ports.clock));
@@ -283,7 +246,7 @@ async fn boot_and_serve(
         if let Some(redactor) = learning.get() {
             // The redactor learns the new secrets before any code can use a key from the new
             // configuration.
-            redactor.learn(secrets_of(&loaded, &*files.env));
+            redactor.learn(secrets_of(&loaded.plan, &*files.env));
         }
         Ok((loaded.plan, loaded.providers))
     });
@@ -292,7 +255,7 @@ async fn boot_and_serve(
     }
     recordings::go_on(store, &loaded.providers).await.map_err(|refusal| database::located(refusal, data_dir))?;
     let workspace = Workspace::open(dir.path())?;
-    job::put_back(store, &workspace, &input.files).await?;
+    main_job::put_back(store, &workspace, &input.files).await?;
     let tools = tools
         .await
         .map_err(|error| Refusal::new(Code::Internal, format!("the tools could not be created: {error}")))?;

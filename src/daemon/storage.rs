@@ -3,11 +3,8 @@
 //!
 //! The URL of PostgreSQL must never be in a message: it may hold a password.
 
-use std::fs::OpenOptions;
 use std::io::ErrorKind;
-use std::io::Write as _;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use ghost_config::plan::{Plan, StoragePlan};
@@ -17,14 +14,12 @@ use ghost_store::sqlite::SqliteOptions;
 use sha2::{Digest as _, Sha256};
 use url::{Url, form_urlencoded};
 
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, replace};
 
 /// SQLite's file in the data directory.
 pub(crate) const FILE: &str = "ghost.db";
 /// The file in the data directory that says in which schema of PostgreSQL the records are. Without it they are in SQLite.
 const MARK: &str = "world.store";
-/// The name of that file while it is being written.
-const MARK_NEW: &str = "world.store-new";
 /// The word before the schema in that file.
 const POSTGRES: &str = "postgres ";
 /// The word before the id of the data directory in that file.
@@ -245,15 +240,10 @@ pub(crate) fn remember(data_dir: &Path, schema: &str) -> Result<String, Refusal>
     if let Some(directory) = kept_in(data_dir)?.and_then(|kept| kept.directory) {
         return Ok(directory);
     }
-    let (file, new) = (data_dir.join(MARK), data_dir.join(MARK_NEW));
+    let file = data_dir.join(MARK);
     let directory = uuid::Uuid::new_v4().to_string();
-    let write = || {
-        let mut made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        made.write_all(format!("{POSTGRES}{schema}\n{DIRECTORY}{directory}\n").as_bytes())?;
-        made.sync_all()?;
-        std::fs::rename(&new, &file)
-    };
-    write().map_err(|error| {
+    let text = format!("{POSTGRES}{schema}\n{DIRECTORY}{directory}\n");
+    replace(&file, text.as_bytes()).map_err(|error| {
         let what = format!("{} cannot be written, which says where the records are: {error}", file.display());
         Refusal::new(Code::Unavailable, what)
             .hint("make the data directory and its content writable, or give another with --data")

@@ -10,9 +10,9 @@ use ghost_domain::{Job, Money, Timestamp};
 use ghost_operations::feed::Subscription;
 use ghost_store::Store;
 
-use crate::expectation::Expectation;
-use crate::folds::Folds;
+use crate::input::Expectation;
 use crate::narration::{Narrator, Sentence};
+use crate::page::Folds;
 use crate::page::Style;
 
 /// The beginning of the lines with the daemon's addresses. Lines about agents' work come after
@@ -62,7 +62,6 @@ impl Terminal {
     }
 
     /// A terminal that shows nothing.
-    #[must_use]
     pub fn silent() -> Self {
         Self::new(std::io::sink())
     }

@@ -5,10 +5,10 @@
 //! data directory protects it.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ use ghost_domain::{Clock, Code, Refusal};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-use crate::data_dir::{AGAIN, DataDir, KILLED_TRIES, WORLD};
+use crate::data_dir::{AGAIN, DataDir, KILLED_TRIES, NewDirs, WORLD};
 
 /// The default workspace, in the data directory.
 pub(crate) const WORKSPACE: &str = "workspace";
@@ -67,8 +67,7 @@ struct Claim {
     owner: Owner,
     /// Whether the mark is new.
     new: bool,
-    /// Directories that did not exist, the innermost first.
-    missing: Vec<PathBuf>,
+    new_dirs: NewDirs,
     kept: AtomicBool,
 }
 
@@ -168,7 +167,7 @@ impl WorkspaceDir {
     /// # Errors
     /// `Unavailable` if the workspace does not exist, or did not before it was claimed.
     pub(crate) fn check_kept(&self) -> Result<(), Refusal> {
-        let made = self.claim.as_ref().is_some_and(|claim| !claim.missing.is_empty());
+        let made = self.claim.as_ref().is_some_and(|claim| !claim.new_dirs.is_empty());
         if made || self.path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             return Err(missing(&self.path));
         }
@@ -203,18 +202,17 @@ impl Claim {
             Refusal::new(Code::Unavailable, format!("the workspace {} {what}: {error}", place.display()))
                 .hint("make it writable, or give another with `workspace_dir` or --workspace")
         };
-        let missing: Vec<PathBuf> =
-            place.ancestors().take_while(|dir| dir.symlink_metadata().is_err()).map(Path::to_owned).collect();
-        let undo = || missing.iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(place);
-        made.inspect_err(|_| undo()).map_err(|error| denied("cannot be made", &error))?;
+        let new_dirs = NewDirs::create(place, 0o700).map_err(|error| denied("cannot be made", &error))?;
         let file = place.join(MARK);
         let new = file.symlink_metadata().is_err();
         // Opening a pipe must not block the start.
         let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
-        let mark = options.open(&file).inspect_err(|_| undo()).map_err(|error| denied("cannot be written", &error))?;
+        let mark = options
+            .open(&file)
+            .inspect_err(|_| new_dirs.remove())
+            .map_err(|error| denied("cannot be written", &error))?;
         match flock(&mark, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(None),
@@ -222,7 +220,7 @@ impl Claim {
                 if new {
                     drop(std::fs::remove_file(&file));
                 }
-                undo();
+                new_dirs.remove();
                 return Err(denied("cannot be locked", &std::io::Error::from(error)));
             }
         }
@@ -241,7 +239,7 @@ impl Claim {
         if !text.is_empty() {
             may_use(place, Owner::parse(&text).as_ref(), owner, adopt)?;
         }
-        Ok(Some(Self { mark, owner: owner.clone(), new, missing, kept: AtomicBool::new(false) }))
+        Ok(Some(Self { mark, owner: owner.clone(), new, new_dirs, kept: AtomicBool::new(false) }))
     }
 }
 
@@ -287,12 +285,7 @@ impl Drop for WorkspaceDir {
         {
             tracing::warn!(%error, path = %self.path.display(), "the mark of the workspace could not be removed");
         }
-        for dir in &claim.missing {
-            // A directory with content stays, and so do its parents.
-            if std::fs::remove_dir(dir).is_err() {
-                break;
-            }
-        }
+        claim.new_dirs.remove();
     }
 }
 

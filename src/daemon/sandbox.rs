@@ -1,20 +1,62 @@
-//! What `ghostd check` says about the sandbox of a world: whether commands can run on this machine, and what keeps them
-//! inside.
-//!
-//! It must never touch the data or the workspace of the world: the sandbox is opened in a directory of its own, which is
-//! removed.
+//! The sandbox of a world: where the connections of commands (`network: proxy`) and browsers go, and what `ghostd check` says
+//! about it. No command reaches a host that `sandbox.hosts` does not name, and nobody an address that `web` refuses. The check
+//! touches neither the data nor the workspace of the world: it opens the sandbox in a directory of its own, which is removed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ghost_config::plan::{Plan, SandboxKind};
 use ghost_domain::Clock;
-use ghost_sandbox::{Owner, Protection, Report};
+use ghost_domain::time::BoxFuture;
+use ghost_sandbox::{Client, Outlet, Owner, Protection, Report};
+use ghost_web::address::Rules;
+use ghost_web::dial::{Dialer, SystemResolver};
+use ghost_web::proxy::{Hosts, Proxy, ProxyBounds};
+use tokio::io::DuplexStream;
 
 use crate::data_dir::default_data_dir;
 use crate::loading::Env;
-use crate::outlet::Proxies;
 use crate::ports::SystemClock;
+
+/// The proxies of a world's agents.
+pub(crate) struct Proxies {
+    dialer: Dialer,
+    hosts: Hosts,
+    /// Those with open connections, and those used last.
+    by_client: Mutex<BTreeMap<Client, Arc<Proxy>>>,
+}
+
+impl Proxies {
+    /// Proxies that reach `sandbox.hosts`, under the rules of `web`; without that section, of its defaults.
+    pub(crate) fn new(plan: &Plan, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let rules = Rules::new(&plan.web.clone().unwrap_or_default());
+        let hosts = Hosts::Only(plan.sandbox.hosts.clone());
+        let dialer = Dialer::new(rules, Arc::new(SystemResolver), clock);
+        Arc::new(Self { dialer, hosts, by_client: Mutex::default() })
+    }
+
+    fn proxy(&self, client: &Client) -> Arc<Proxy> {
+        // Changes under the lock are single calls of the map.
+        let mut proxies = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        if !proxies.contains_key(client) {
+            proxies.retain(|_, proxy| Arc::strong_count(proxy) > 1);
+        }
+        let hosts = || match client {
+            Client::Agent(_) | Client::Shared => self.hosts.clone(),
+            // As `tool.fetch`.
+            Client::Browser(_) => Hosts::All,
+        };
+        let new = || Proxy::new(self.dialer.clone(), hosts(), ProxyBounds::default());
+        Arc::clone(proxies.entry(client.clone()).or_insert_with(new))
+    }
+}
+
+impl Outlet for Proxies {
+    fn serve(&self, client: &Client, stream: DuplexStream) -> BoxFuture<'static, ()> {
+        Box::pin(self.proxy(client).serve_stream(stream))
+    }
+}
 
 /// A directory that is removed at the end.
 struct Scratch(PathBuf);
@@ -28,7 +70,6 @@ impl Drop for Scratch {
 
 /// Opens the sandbox of the world at `world_dir` and describes it in lines of text. `None` if the world has none or its
 /// configuration cannot be read.
-#[must_use]
 pub fn sandbox_check(world_dir: &Path, env: Env<'_>) -> Option<String> {
     let world = ghost_config::examine(world_dir, env).0?;
     let plan = &world.sandbox;

@@ -1,21 +1,21 @@
-//! The input of a job: the files of a folder, read completely and with limits, and the job's name
-//! that follows from them.
-//!
-//! This module must never write, or accept only a part of the input.
+//! The input of the world's main job: the files of a folder, read completely and with limits, the job's name that follows from
+//! them, and what a job that is paid for is expected to take, before any model is asked. A part of an input is never accepted.
 
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use ghost_config::plan::Plan;
+use ghost_config::plan::{JobExpectation, Plan};
 use ghost_domain::text::shown;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Limits, Refusal};
+use ghost_domain::{Code, Limits, Money, Price, Refusal, RootId, Scope};
+use ghost_provider::{is_free, price, tokens_of_bytes};
+use ghost_store::Store;
 use rustix::fs::{Access, Mode, OFlags, openat};
 use sha2::{Digest, Sha256};
 
 /// Directory of the workspace that inputs are copied into.
-pub(super) const INPUTS: &str = "inputs";
+pub(crate) const INPUTS: &str = "inputs";
 /// Directories inside a job's input.
 const DEPTH_MAX: usize = 8;
 /// Maximum files of the input that one refusal names.
@@ -24,18 +24,18 @@ const NAMED_MAX: usize = 20;
 const A_FOLDER: &str = "give --input DIR a folder of text files";
 
 /// One file of a job's input.
-pub struct Input {
-    pub(super) path: WorkspacePath,
+pub(crate) struct Input {
+    pub(crate) path: WorkspacePath,
     pub(crate) bytes: Vec<u8>,
 }
 
 /// A job's input.
 #[derive(Default)]
-pub struct Folder {
+pub(crate) struct Folder {
     /// The files, in order of path.
-    pub files: Vec<Input>,
+    pub(crate) files: Vec<Input>,
     /// What was left out, in order of path: hidden files and directories, links, and what is neither a file nor a directory.
-    pub skipped: Vec<String>,
+    pub(crate) skipped: Vec<String>,
 }
 
 /// Reads the input of a world's main job: the directory `given`, else the world's own. Empty if the
@@ -44,7 +44,7 @@ pub struct Folder {
 /// # Errors
 /// When the input is missing, empty, too large, or has files that cannot be accepted; when the
 /// world has no job for `given`.
-pub fn read(plan: &Plan, given: Option<PathBuf>) -> impl Future<Output = Result<Folder, Refusal>> + use<> {
+pub(crate) fn read(plan: &Plan, given: Option<PathBuf>) -> impl Future<Output = Result<Folder, Refusal>> + use<> {
     let limits = plan.limits.clone();
     let dir = match (&plan.job, given) {
         (Some(job), given) => Ok(Some(given.unwrap_or_else(|| job.input.clone()))),
@@ -71,7 +71,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Refusal {
 ///
 /// # Errors
 /// `Unavailable` with the path that prevents the copy.
-pub fn check_place(workspace: &Path, files: &[Input]) -> Result<(), Refusal> {
+pub(crate) fn check_place(workspace: &Path, files: &[Input]) -> Result<(), Refusal> {
     if files.is_empty() {
         return Ok(());
     }
@@ -102,7 +102,7 @@ pub fn check_place(workspace: &Path, files: &[Input]) -> Result<(), Refusal> {
 }
 
 /// The first 16 hexadecimal digits of the hash over names and contents, in order of name.
-pub(super) fn job_id(files: &[Input]) -> String {
+pub(crate) fn job_id(files: &[Input]) -> String {
     let mut hasher = Sha256::new();
     for file in files {
         hasher.update(file.path.as_str().as_bytes());
@@ -228,6 +228,79 @@ fn cannot_be_taken(mut unusable: Vec<String>) -> Refusal {
     let files = if all == 1 { "a file".to_owned() } else { format!("{all} files") };
     let what = format!("the input has {files} that cannot be accepted: {}{more}", unusable.join("; "));
     Refusal::new(Code::InvalidArguments, what).hint("rename these files, or remove them from the input")
+}
+
+/// What a job is expected to take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expectation {
+    /// Input tokens of the files alone, and of the whole job as the world states it.
+    pub(crate) files: u64,
+    /// `None` if the world does not state it.
+    pub(crate) job: Option<u64>,
+    /// The cost of these input tokens with the dearest of the agents' models; `None` if a price is unknown.
+    pub(crate) cost: Option<Money>,
+    /// What is left of each budget that bounds the job: its name, tokens and money.
+    pub(crate) budgets: Vec<(String, Option<u64>, Option<Money>)>,
+}
+
+/// What a job with these files is expected to take. A budget may stop it, an expectation never. `None` if no agent of the world has a model that costs something.
+pub(crate) fn expected(plan: &Plan, files: &[Input]) -> Option<Expectation> {
+    let prices = plan.agents.iter().filter_map(|agent| {
+        let resolved = plan.llm.resolve(&agent.model);
+        let (provider, model) = (resolved.provider?, resolved.model?);
+        let kind = plan.llm.providers.get(&provider)?.kind;
+        let price = price(&plan.llm, &provider, kind, &model);
+        (!is_free(kind, price.as_ref())).then_some(price)
+    });
+    let prices: Vec<_> = prices.collect();
+    let dearest = prices.iter().copied().collect::<Option<Vec<_>>>();
+    let dearest = dearest.map(|prices| prices.iter().map(Price::dearest_read).max());
+    let own = files.iter().map(|file| tokens_of_bytes(file.bytes.len())).sum();
+    let job = plan.job.as_ref().and_then(|job| job.expects).map(|expects| in_all(expects, own, files.len()));
+    let cost = dearest.map(Option::unwrap_or_default).map(|input| {
+        let micros = u128::from(input.0).saturating_mul(job.unwrap_or(own).into()).div_ceil(1_000_000);
+        Money(u64::try_from(micros).unwrap_or(u64::MAX))
+    });
+    (!prices.is_empty()).then_some(Expectation { files: own, job, cost, budgets: Vec::new() })
+}
+
+fn in_all(expects: JobExpectation, own: u64, files: usize) -> u64 {
+    let each = u64::try_from(files).unwrap_or(u64::MAX).saturating_mul(expects.per_file.into());
+    own.saturating_mul(expects.per_token.into()).saturating_add(each).saturating_add(expects.base.into())
+}
+
+/// The budgets of the world and of the job's root that have a limit, with what is left of them. `root_tokens` is the
+/// limit of a new root; 0 is none.
+pub(crate) async fn budgets_of(
+    store: &Store,
+    root_id: Option<RootId>,
+    root_tokens: u64,
+) -> Result<Vec<(String, Option<u64>, Option<Money>)>, Refusal> {
+    let scopes = [Some(Scope::World), Scope::World.daily(), root_id.map(Scope::Root)];
+    let read = store.read_latest(move |r| {
+        let mut found = Vec::new();
+        for scope in scopes.into_iter().flatten() {
+            found.extend(r.budget_get(&scope)?);
+        }
+        Ok::<_, Refusal>(found)
+    });
+    let mut held = Vec::new();
+    let mut root_is_open = false;
+    for budget in read.await? {
+        let of_root = matches!(budget.scope, Scope::Root(_));
+        root_is_open |= of_root;
+        let budget = if of_root { budget.with_default(root_tokens) } else { budget };
+        let tokens = budget.limits.tokens.map(|limit| limit.saturating_sub(budget.spent_tokens));
+        let money = budget.limits.money.map(|limit| Money(limit.0.saturating_sub(budget.spent_money.0)));
+        if tokens.is_some() || money.is_some() {
+            let name = if of_root { "the job".to_owned() } else { budget.scope.to_string() };
+            held.push((name, tokens, money));
+        }
+    }
+    if !root_is_open && root_tokens > 0 {
+        held.push(("the job".to_owned(), Some(root_tokens), None));
+    }
+    Ok(held)
 }
 
 #[cfg(test)]
