@@ -14,8 +14,9 @@ use ghost_provider::{Providers, scripted};
 use ghost_tools::builtins::schema_problem;
 
 use crate::loading::{Env, Overrides, of_provider};
+use crate::model_checks::{self, problem};
 use crate::ports::SystemClock;
-use crate::{model_checks, recordings};
+use crate::recordings;
 
 /// The directory of rule files, for a world whose `world-config.yaml` cannot be read.
 const SCRIPTS: &str = "scripts";
@@ -94,22 +95,12 @@ fn as_shown(mut problem: Problem, real: &Path, shown: &Path, typed: &Path) -> Pr
     problem
 }
 
-#[cfg(test)]
-#[path = "check_tests.rs"]
-mod tests;
-
 /// What only a whole world shows of its toolboxes: a start would leave their tools out, or refuse every call. Starts no program
 /// and asks no server.
 fn toolbox_problems(plan: &Plan) -> Vec<Problem> {
     let mut found = Vec::new();
-    let world = |message: String, hint: &str| Problem {
-        severity: Severity::Warning,
-        file: plan.dir.join(WORLD_FILE),
-        line: 1,
-        field: "toolboxes".to_owned(),
-        message,
-        hint: hint.to_owned().into(),
-    };
+    let file = plan.dir.join(WORLD_FILE);
+    let world = |message, hint: &str| problem(Severity::Warning, &file, 1, "toolboxes", message, hint.to_owned());
     if plan.sandbox.kind == SandboxKind::None {
         let needy: Vec<&str> = plan
             .toolboxes
@@ -135,14 +126,9 @@ fn toolbox_problems(plan: &Plan) -> Vec<Problem> {
         let ToolboxKind::Commands { tools, .. } = &toolbox.kind else { continue };
         for tool in tools {
             let Some(message) = schema_problem(&tool.parameters) else { continue };
-            found.push(Problem {
-                severity: Severity::Error,
-                file: toolbox.dir.join("toolbox.yaml"),
-                line: 1,
-                field: format!("tools.{}.parameters", tool.name),
-                message,
-                hint: "correct the schema; no call could match it".to_owned().into(),
-            });
+            let (file, field) = (toolbox.dir.join("toolbox.yaml"), format!("tools.{}.parameters", tool.name));
+            let hint = "correct the schema; no call could match it".to_owned();
+            found.push(problem(Severity::Error, &file, 1, &field, message, hint));
         }
     }
     found
@@ -161,3 +147,7 @@ fn coding_agents(toolbox: &ToolboxPlan) -> Vec<String> {
     let is_one = |form: &ResultForm| matches!(form, ResultForm::Acp(_) | ResultForm::CodingAgent(_));
     tools.iter().filter(|tool| is_one(&tool.result)).map(|tool| toolbox.full(&tool.name)).collect()
 }
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

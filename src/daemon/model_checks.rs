@@ -273,7 +273,7 @@ fn rule_targets<'f, 'p>(plan: &Plan, followers: &'f [Follower<'p>], agents: &[St
         .collect()
 }
 
-fn problem(
+pub(crate) fn problem(
     severity: Severity,
     file: &Path,
     line: usize,

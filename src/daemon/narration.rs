@@ -1,7 +1,7 @@
 //! Turns events into sentences for people: the actions of each agent and the text of its messages.
 //! A call whose effect has an event of its own gets no sentence of its own.
 //!
-//! This module must never depend on the output. Width and colours are in `page`.
+//! Width and colours are in `page`.
 
 use std::collections::BTreeMap;
 
@@ -67,6 +67,35 @@ pub(crate) enum Tone {
     Bad,
 }
 
+/// The sentences of events that need no more than their fields, with the field of the words that they quote.
+const SENTENCES: [(EventKind, Tone, &str, &str); 15] = [
+    (EventKind::AgentCreated, Tone::Plain, "is created as {archetype}", ""),
+    (EventKind::ModelFailed, Tone::Bad, "model {model} failed: {error}", ""),
+    (EventKind::AgentCrashed, Tone::Bad, "crashed: {reason}", ""),
+    (EventKind::AgentRestarted, Tone::Plain, "was restarted", ""),
+    (EventKind::AgentFailed, Tone::Bad, "failed: {reason}", ""),
+    (EventKind::TurnParked, Tone::Warning, "waits: {reason}", ""),
+    (EventKind::ProviderDown, Tone::Warning, "model {model} at {provider} is down: {reason}", ""),
+    (EventKind::ProviderUp, Tone::Plain, "model {model} at {provider} answers again", ""),
+    (
+        EventKind::ApprovalRequested,
+        Tone::Warning,
+        "waits for an approval (`ghostctl approval show {approval_id}`):",
+        "summary",
+    ),
+    (EventKind::ApprovalClosed, Tone::Plain, "its approval is {status}", ""),
+    (
+        EventKind::ToolUnsettled,
+        Tone::Warning,
+        "waits until you say what became of {tool} (`ghostctl turn settle {call_id} happened` or `did-not`)",
+        "",
+    ),
+    (EventKind::TurnResumed, Tone::Plain, "resumes its turn", ""),
+    (EventKind::DeadLetterHeld, Tone::Bad, "has a new dead letter: {reason}", ""),
+    (EventKind::WorldClockJumped, Tone::Warning, "the clock jumped from {from} to {to}", ""),
+    (EventKind::WorldWarning, Tone::Warning, "warning: {warning}", ""),
+];
+
 /// A sentence about one agent or person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sentence {
@@ -104,8 +133,6 @@ impl Narrator {
             let words = words.map(one_line).map(|words| words.trim().to_owned()).filter(|words| !words.is_empty());
             Some(Sentence { at: event.ts, who, what: one_line(&what), words, tone })
         };
-        let plain = |what: String| sentence(own.clone(), what, None, Tone::Plain);
-        let bad = |what: String| sentence(own.clone(), what, None, Tone::Bad);
         match event.kind {
             EventKind::ToolStarted => {
                 remember(&mut self.calls, text("call_id"), subject(text("summary")));
@@ -145,7 +172,9 @@ impl Narrator {
             EventKind::TurnFinished => {
                 let answered = self.answers.remove(&own).unwrap_or_default();
                 match text("status") {
-                    "failed" | "timed_out" => bad(format!("turn failed: {}", text("reason"))),
+                    "failed" | "timed_out" => {
+                        sentence(own, format!("turn failed: {}", text("reason")), None, Tone::Bad)
+                    }
                     "finished" if !answered.is_empty() => {
                         sentence(own, format!("answers {}:", answered.join(", ")), Some(text("text")), Tone::Speech)
                     }
@@ -192,41 +221,12 @@ impl Narrator {
                     _ => None,
                 }
             }
-            EventKind::AgentCreated => plain(format!("is created as {}", text("archetype"))),
-            EventKind::ModelFailed => bad(format!("model {} failed: {}", text("model"), text("error"))),
-            EventKind::AgentCrashed => bad(format!("crashed: {}", text("reason"))),
-            EventKind::AgentRestarted => plain("was restarted".into()),
-            EventKind::AgentFailed => bad(format!("failed: {}", text("reason"))),
-            EventKind::TurnParked => sentence(own, format!("waits: {}", text("reason")), None, Tone::Warning),
-            EventKind::ProviderDown => {
-                let what = format!("model {} at {} is down: {}", text("model"), text("provider"), text("reason"));
-                sentence("world".to_owned(), what, None, Tone::Warning)
+            kind => {
+                let (_, tone, what, words) = SENTENCES.iter().find(|(of, ..)| *of == kind)?;
+                let parts = what.split(['{', '}']).enumerate();
+                let what = parts.map(|(at, part)| if at % 2 == 0 { part } else { text(part) }).collect();
+                sentence(own, what, Some(text(words)), *tone)
             }
-            EventKind::ProviderUp => {
-                let what = format!("model {} at {} answers again", text("model"), text("provider"));
-                sentence("world".to_owned(), what, None, Tone::Plain)
-            }
-            EventKind::ApprovalRequested => {
-                let what = format!("waits for an approval (`ghostctl approval show {}`):", text("approval_id"));
-                sentence(own, what, Some(text("summary")), Tone::Warning)
-            }
-            EventKind::ApprovalClosed => plain(format!("its approval is {}", text("status"))),
-            EventKind::ToolUnsettled => {
-                let what = format!(
-                    "waits until you say what became of {} (`ghostctl turn settle {} happened` or `did-not`)",
-                    text("tool"),
-                    text("call_id")
-                );
-                sentence(own, what, None, Tone::Warning)
-            }
-            EventKind::TurnResumed => plain("resumes its turn".into()),
-            EventKind::DeadLetterHeld => bad(format!("has a new dead letter: {}", text("reason"))),
-            EventKind::WorldClockJumped => {
-                let what = format!("the clock jumped from {} to {}", text("from"), text("to"));
-                sentence(own, what, None, Tone::Warning)
-            }
-            EventKind::WorldWarning => sentence(own, format!("warning: {}", text("warning")), None, Tone::Warning),
-            _ => None,
         }
     }
 
@@ -375,6 +375,19 @@ mod tests {
         let failed = json!({ "call_id": "1", "tool": "workspace.read", "status": "error", "error": "not there" });
         let lines = narrated(false, &[read[0].clone(), event(EventKind::ToolFinished, "ann", failed)]);
         are(&lines, &[&["ann ", "workspace.read a.md", "error: not there"]]);
+    }
+
+    #[test]
+    fn a_sentence_of_the_table_has_the_fields_of_its_event() {
+        let asks = json!({ "approval_id": "7", "summary": "rm x" });
+        let down = json!({ "model": "m", "provider": "p", "reason": "late" });
+        let events = [
+            event(EventKind::AgentRestarted, "ann", json!({})),
+            event(EventKind::ApprovalRequested, "ann", asks),
+            Event { agent_id: None, ..event(EventKind::ProviderDown, "ann", down) },
+        ];
+        let asks = "ann waits for an approval (`ghostctl approval show 7`): “rm x”";
+        assert_eq!(narrated(false, &events), ["ann was restarted", asks, "world model m at p is down: late"]);
     }
 
     #[test]
