@@ -20,32 +20,21 @@ pub const IMAGES_MAX: usize = 8;
 /// Bytes of all images in one request. In base64 they stay below the 20 MB that Gemini takes.
 pub const BYTES_MAX: u64 = 12_000_000;
 
-/// What a request has in place of an image.
-pub enum Shown {
-    /// A block: the image, as long as it is not decided otherwise.
-    Block(Block),
-    /// A text in the result that the image belongs to.
-    Note(String),
-}
-
-/// Replaces each image in turn with what `shown` says of it.
-pub fn replace(messages: &mut [SharedMessage], mut shown: impl FnMut(&ImageFile) -> Shown) {
+/// Replaces each image in turn with what `shown` says of it: a block, or a text in the result that the image belongs to.
+pub fn replace(messages: &mut [SharedMessage], mut shown: impl FnMut(&ImageFile) -> Result<Block, String>) {
     for message in messages.iter_mut() {
         if !message.blocks.iter().any(|block| matches!(block, Block::ImageFile(_))) {
             continue;
         }
         let mut kept: Vec<Block> = Vec::with_capacity(message.blocks.len());
         for block in std::mem::take(&mut message.blocks) {
-            let Block::ImageFile(image) = &block else {
-                kept.push(block);
-                continue;
-            };
-            let note = match shown(image) {
-                Shown::Block(block) => {
+            let replaced = if let Block::ImageFile(image) = &block { shown(image) } else { Ok(block) };
+            let note = match replaced {
+                Ok(block) => {
                     kept.push(block);
                     continue;
                 }
-                Shown::Note(note) => note,
+                Err(note) => note,
             };
             let result = kept.iter_mut().rev().find_map(|block| match block {
                 Block::ToolResult { content, .. } => Some(content),
@@ -73,7 +62,7 @@ pub fn has_images(messages: &[SharedMessage]) -> bool {
 
 /// Replaces all images with their texts.
 pub fn leave_out(messages: &mut [SharedMessage], why: Option<&str>) {
-    replace(messages, |image| Shown::Note(image.note(why)));
+    replace(messages, |image| Err(image.note(why)));
 }
 
 /// Why a model cannot be shown an image; `None` if it can.
@@ -90,10 +79,10 @@ fn unseen(kind: ProviderKind, facts: &ModelFacts, image: &ImageFile) -> Option<&
 pub fn select(messages: &mut [SharedMessage], kind: ProviderKind, facts: &ModelFacts) {
     let mut sizes = Vec::new();
     replace(messages, |image| match unseen(kind, facts, image) {
-        Some(why) => Shown::Note(image.note(Some(why))),
+        Some(why) => Err(image.note(Some(why))),
         None => {
             sizes.push(image.bytes);
-            Shown::Block(Block::ImageFile(image.clone()))
+            Ok(Block::ImageFile(image.clone()))
         }
     });
     let (mut old, most) = (0, sizes.len().saturating_sub(1));
@@ -107,8 +96,8 @@ pub fn select(messages: &mut [SharedMessage], kind: ProviderKind, facts: &ModelF
     replace(messages, |image| {
         at += 1;
         match at <= old {
-            true => Shown::Note(image.note(Some("left out for newer images; read it again to see it"))),
-            false => Shown::Block(Block::ImageFile(image.clone())),
+            true => Err(image.note(Some("left out for newer images; read it again to see it"))),
+            false => Ok(Block::ImageFile(image.clone())),
         }
     });
 }
@@ -125,9 +114,9 @@ pub(crate) async fn load(workspace: &Workspace, messages: &mut [SharedMessage]) 
     }
     let mut loaded = loaded.into_iter();
     replace(messages, |image| match loaded.next() {
-        Some(Ok(data)) => Shown::Block(Block::Image { media_type: image.media_type.as_str().to_owned(), data }),
-        Some(Err(why)) => Shown::Note(image.note(Some(&why))),
-        None => Shown::Note(image.note(None)),
+        Some(Ok(data)) => Ok(Block::Image { media_type: image.media_type.as_str().to_owned(), data }),
+        Some(Err(why)) => Err(image.note(Some(&why))),
+        None => Err(image.note(None)),
     });
 }
 

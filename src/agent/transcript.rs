@@ -31,8 +31,19 @@ pub struct Begun {
 }
 
 impl Begun {
-    pub(crate) fn new(call_id: CallId, effect: Effect) -> Self {
-        Self { call_id, effect, files: Vec::new(), ask_id: None, session: None, progress: None }
+    /// The call that a step of a journal begins or has done a part of, with the provider's id.
+    pub(crate) fn of(step: &Step) -> Option<(&str, Self)> {
+        let new =
+            |call_id, effect| Self { call_id, effect, files: Vec::new(), ask_id: None, session: None, progress: None };
+        match step {
+            Step::CallStarted { call_id, id, effect, files, ask_id, .. } => {
+                Some((id, Self { files: files.clone(), ask_id: *ask_id, ..new(*call_id, *effect) }))
+            }
+            Step::CallSliced { call_id, id, progress } => {
+                Some((id, Self { progress: Some(Box::new(progress.clone())), ..new(*call_id, Effect::World) }))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -161,15 +172,8 @@ impl Transcript {
                     transcript.failures.retain(|failed| failed.model != *model);
                     leave_out(&mut transcript.messages, Some(REFUSED));
                 }
-                Step::CallStarted { call_id, id, effect, files, ask_id, .. } => {
-                    let (files, ask_id) = (files.clone(), *ask_id);
-                    let begin = Begun { files, ask_id, ..Begun::new(*call_id, *effect) };
-                    begun.insert(id.clone(), begin);
-                }
-                Step::CallSliced { call_id, id, progress } => {
-                    let begin =
-                        Begun { progress: Some(Box::new(progress.clone())), ..Begun::new(*call_id, Effect::World) };
-                    begun.insert(id.clone(), begin);
+                Step::CallStarted { .. } | Step::CallSliced { .. } => {
+                    begun.extend(Begun::of(&row.step).map(|(id, begin)| (id.to_owned(), begin)));
                 }
                 Step::CallSession { id, session, .. } => {
                     if let Some(begun) = begun.get_mut(id) {

@@ -87,8 +87,7 @@ impl ChannelOptions {
     }
 }
 
-/// The `<channel>` block of a turn that comes from an outside conversation (MSG-11, MSG-13, MSG-14,
-/// HB-05).
+/// The `<channel>` block of a turn that comes from an outside conversation.
 pub fn channel(channel: ChannelContext, options: &ChannelOptions) -> String {
     let (id, options) = (channel.conversation_id, options.text());
     if !channel.replies {

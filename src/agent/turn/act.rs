@@ -213,28 +213,23 @@ impl Runner {
     /// Runs a call that may overlap with others.
     async fn run_beside(&self, checked: &Checked, permits: &Semaphore) -> Result<CallResult, Refusal> {
         match &checked.run {
-            Run::Ask(tool) => self.ask(checked, tool).await,
-            Run::Outside(_) if checked.awaits_person => self.wait_for_person(checked).await,
-            Run::Read(tool) => {
-                // The semaphore is never closed, so this cannot fail. Without a permit the call
-                // would just start sooner.
-                let _permit = permits.acquire().await.ok();
-                match self.lost(checked).await? {
-                    Some(refusal) => Ok(CallResult::Refused(refusal)),
-                    None => self.read(checked, tool).await,
-                }
-            }
-            Run::Outside(tool) => {
-                // A call that costs money runs with nothing beside it, so that its budget has what those before it cost.
-                let places = if checked.tool.charges { self.limits().calls_parallel } else { 1 };
-                let _permits = permits.acquire_many(places).await.ok();
-                // The calls before it may have run for long.
-                match self.lost(checked).await? {
-                    Some(refusal) => Ok(CallResult::Refused(refusal)),
-                    None => self.outside(checked, tool).await,
-                }
-            }
-            Run::World(_) | Run::File(_) | Run::Choose(_) => Ok(misplaced(checked, "beside other calls")),
+            Run::Ask(tool) => return self.ask(checked, tool).await,
+            Run::Outside(_) if checked.awaits_person => return self.wait_for_person(checked).await,
+            _ => {}
+        }
+        // A call that costs money runs with nothing beside it, so that its budget has what those before it cost.
+        let is_alone = checked.tool.charges && matches!(checked.run, Run::Outside(_));
+        let places = if is_alone { self.limits().calls_parallel } else { 1 };
+        // The semaphore is never closed, so this cannot fail. Without a permit the call would just start sooner.
+        let _permits = permits.acquire_many(places).await.ok();
+        // The calls before it may have run for long.
+        if let Some(refusal) = self.lost(checked).await? {
+            return Ok(CallResult::Refused(refusal));
+        }
+        match &checked.run {
+            Run::Read(tool) => self.read(checked, tool).await,
+            Run::Outside(tool) => self.outside(checked, tool).await,
+            Run::World(_) | Run::File(_) | Run::Ask(_) | Run::Choose(_) => Ok(misplaced(checked, "beside other calls")),
         }
     }
 

@@ -1,7 +1,5 @@
 //! A tool call: the states in which it can be, and its records. Each record is part of a transaction that is refused unless
 //! the turn is running.
-//!
-//! This module must never run a call.
 
 use std::sync::Arc;
 

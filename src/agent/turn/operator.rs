@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use ghost_config::spec::AgentSpec;
-use ghost_domain::journal::{CallOutcome, Effect, JournalRow, Step};
+use ghost_domain::journal::{CallOutcome, JournalRow, Step};
 use ghost_domain::text::panic_text;
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Code, Refusal, Turn, TurnId};
@@ -55,13 +55,7 @@ fn progress(journal: Vec<JournalRow>) -> ControlFlow<CallOutcome, Option<Begun>>
     for row in journal {
         match row.step {
             Step::CallFinished { outcome, .. } => return ControlFlow::Break(outcome),
-            Step::CallStarted { call_id, effect, files, ask_id, .. } => {
-                begun = Some(Begun { files, ask_id, ..Begun::new(call_id, effect) });
-            }
-            Step::CallSliced { call_id, progress, .. } => {
-                begun = Some(Begun { progress: Some(Box::new(progress)), ..Begun::new(call_id, Effect::World) });
-            }
-            _ => {}
+            step => begun = Begun::of(&step).map(|(_, begin)| begin).or(begun),
         }
     }
     ControlFlow::Continue(begun)
