@@ -140,14 +140,13 @@ pub(crate) async fn supervise(
             "again_in_ms": u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
         });
         // In a task of its own, so that a store that does not answer cannot delay the restart.
-        tokio::spawn(write_event(ctx.clone(), store.clone(), name, NewEvent::new(EventKind::LoopFailed, payload)));
+        let (own, store) = (ctx.clone(), store.clone());
+        tokio::spawn(async move {
+            let written = own.write(&store, move |w| w.emit(NewEvent::new(EventKind::LoopFailed, payload))).await;
+            if let Err(refusal) = written {
+                tracing::error!(name, %refusal, "the failure of a loop could not be recorded");
+            }
+        });
         ctx.ports.clock.sleep(pause).await;
-    }
-}
-
-async fn write_event(ctx: OperationContext, store: Store, name: &'static str, event: NewEvent) {
-    let written = ctx.write(&store, move |w| w.emit(event)).await;
-    if let Err(refusal) = written {
-        tracing::error!(name, %refusal, "the failure of a loop could not be recorded");
     }
 }

@@ -48,7 +48,8 @@ impl World {
             skills: FileChanges::of(before.skills.all(), plan.skills.all()),
         };
         let mut changes = ghost_config::diff(&before, &plan, &files);
-        let records = self.records().await?;
+        let records: Vec<Agent> = self.store().read(|r| r.agent_list(false)).await.map_err(Refusal::from)?;
+        let records = records.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect();
         changes.returning(returning(&changes.added, &records, &before, &plan));
         describe_fitness(&mut changes, &records, &plan);
         let wanted = plan.declared.clone();
@@ -173,13 +174,6 @@ impl World {
         };
         *reading = None;
         read.map_err(|error| Refusal::new(Code::Internal, format!("reading the configuration panicked: {error}")))?
-    }
-
-    /// The records of all agents that are not deleted.
-    async fn records(&self) -> Result<BTreeMap<AgentId, Agent>, Refusal> {
-        let read = self.store().read(|r| r.agent_list(false)).await;
-        let all: Vec<Agent> = read.map_err(Refusal::from)?;
-        Ok(all.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect())
     }
 
     /// Makes a plan current, except its records.

@@ -40,13 +40,6 @@ pub(crate) enum LifecycleStep {
     CannotRun(Refusal),
 }
 
-impl LifecycleStep {
-    /// Whether one waiting step covers an equal one that comes later.
-    pub(crate) fn repeats(&self) -> bool {
-        matches!(self, Self::Reconcile | Self::Restart | Self::Stopped)
-    }
-}
-
 /// A message to a supervisor.
 #[derive(Debug)]
 pub(crate) enum TeamMsg {

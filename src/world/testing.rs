@@ -1,7 +1,5 @@
 //! Worlds for tests of this crate and of those above it: their files, disk and clock, from which a test boots
 //! them.
-//!
-//! This module must never be part of a release build.
 
 // Only the feature `testing` builds this. A failed set-up must end the test.
 #![allow(clippy::unwrap_used)]

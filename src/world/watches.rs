@@ -294,35 +294,35 @@ const TOUCHED_MAX: usize = 4_096;
 /// Paths that were touched since the last [`take`](Touched::take).
 #[derive(Default)]
 struct Touched {
-    paths: Mutex<(BTreeSet<PathBuf>, bool)>,
+    taken: Mutex<Taken>,
     bell: Notify,
 }
 
 impl Touched {
     fn put(&self, result: notify::Result<Event>) {
-        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
             // Reading changes no file. The daemon's own checks read files too.
             Ok(Event { kind: notify::EventKind::Access(kind), .. }) if kind != AccessKind::Close(AccessMode::Write) => {
                 return;
             }
-            Ok(event) if !event.need_rescan() && paths.0.len() + event.paths.len() <= TOUCHED_MAX => {
-                paths.0.extend(event.paths);
+            Ok(event) if !event.need_rescan() && taken.paths.len() + event.paths.len() <= TOUCHED_MAX => {
+                taken.paths.extend(event.paths);
             }
-            Ok(_) | Err(_) => paths.1 = true,
+            Ok(_) | Err(_) => taken.all = true,
         }
-        drop(paths);
+        drop(taken);
         self.bell.notify_one();
     }
 
     /// Returns the touched paths and clears the set.
     fn take(&self) -> Taken {
-        let (paths, all) = std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner));
-        Taken { paths, all }
+        std::mem::take(&mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// A set of touched paths.
+#[derive(Default)]
 struct Taken {
     paths: BTreeSet<PathBuf>,
     all: bool,

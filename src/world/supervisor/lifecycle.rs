@@ -74,7 +74,8 @@ impl LifecycleQueue {
 /// Whether an equal step, which has not begun, makes this one needless. One that waits before other steps does not: those may
 /// carry a record that is older than what this step would read.
 fn is_covered(waiting: &VecDeque<LifecycleStep>, step: &LifecycleStep) -> bool {
-    step.repeats() && waiting.back() == Some(step)
+    matches!(step, LifecycleStep::Reconcile | LifecycleStep::Restart | LifecycleStep::Stopped)
+        && waiting.back() == Some(step)
 }
 
 /// The pause before a supervisor tries again after the store refused a write.
