@@ -12,7 +12,6 @@ mod batch;
 mod driver;
 mod engine;
 mod error;
-mod failing;
 mod handle;
 pub mod memory;
 pub mod postgres;

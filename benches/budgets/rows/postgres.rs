@@ -13,8 +13,7 @@ use ghost_operations::mail::{self, Chain, NewMessage};
 use ghost_operations::turns::{self, CallStart, Ending, ModelResult};
 use ghost_operations::{OperationContext, Tx, agents};
 use ghost_store::Store;
-use ghost_store::postgres::cluster::Cluster;
-use ghost_store::postgres::recording::Bare;
+use ghost_store::postgres::testing::{Bare, Cluster};
 use ghost_store::postgres::{PostgresOptions, open_recorded, open_store};
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use ghost_store::Store;
-use ghost_store::postgres::cluster::{Cluster, empty};
+use ghost_store::postgres::testing::{Cluster, empty};
 use ghost_store::postgres::{PostgresOptions, open_store};
 
 /// The URL on which the worlds of a test program are. It is set for the second run.

@@ -10,6 +10,8 @@ use super::script::{Command, End, every_operation, script};
 use super::script_shared;
 use super::tools::*;
 use crate::memory::MemoryStore;
+use crate::row::{args, get};
+use crate::sql::sql;
 
 /// The result of a command.
 #[derive(Debug, PartialEq, Eq)]
@@ -238,4 +240,45 @@ pub(super) async fn batches_equal_memory(store: Bench) {
         }
     }
     assert_same(&store, &model, ops, "at the end").await;
+}
+
+impl Tx {
+    /// The counts that differ from the rows that they count: name, stored value, rows. It reads whole tables.
+    pub fn wrong_counts(&mut self) -> Result<Vec<(String, i64, i64)>> {
+        // A macro, because the compiler joins literals only.
+        macro_rules! counted_rows {
+            () => {
+                "SELECT 'agents_dynamic' AS name, count(*) AS value FROM agents \
+                WHERE kind = 'dynamic' AND deleted_at IS NULL \
+                UNION ALL SELECT 'chat_channels', count(*) FROM chat_channels \
+                UNION ALL SELECT 'conversations', count(*) FROM conversations \
+                UNION ALL SELECT 'knowledge', count(*) FROM knowledge WHERE deleted = 0 \
+                UNION ALL SELECT 'state_keys', count(*) FROM shared_state \
+                UNION ALL SELECT 'approvals_pending', count(*) FROM approvals WHERE status = 'pending' \
+                UNION ALL SELECT 'asks_open', count(*) FROM asks WHERE status = 'open' \
+                UNION ALL SELECT 'tasks_open', count(*) FROM tasks WHERE ended = 0 \
+                UNION ALL SELECT 'schedules', count(*) FROM schedules \
+                UNION ALL SELECT 'schedules/' || agent_id || '/' || kind, count(*) FROM schedules \
+                GROUP BY agent_id, kind \
+                UNION ALL SELECT 'dead_letters_held', count(*) FROM dead_letters WHERE status = 'held' \
+                UNION ALL SELECT 'dead_letters_held/' || agent_id, count(*) FROM dead_letters WHERE status = 'held' \
+                GROUP BY agent_id \
+                UNION ALL SELECT 'droids_live', count(*) FROM droids WHERE ended_at IS NULL \
+                UNION ALL SELECT 'droids_live/' || parent_id, count(*) FROM droids WHERE ended_at IS NULL \
+                GROUP BY parent_id"
+            };
+        }
+        let sql = sql!(
+            "SELECT r.name, coalesce(c.value, 0), r.value FROM (",
+            counted_rows!(),
+            ") AS r LEFT JOIN counters AS c ON c.name = r.name WHERE coalesce(c.value, 0) <> r.value \
+            UNION ALL SELECT c.name, c.value, 0 FROM counters AS c WHERE replace(c.name, '/', '') <> c.name \
+            AND c.value <> 0 AND c.name NOT IN (SELECT r.name FROM (",
+            counted_rows!(),
+            ") AS r)"
+        );
+        self.rows(sql, args![], |row| {
+            Ok((get("counters", row, 0)?, get("counters", row, 1)?, get("counters", row, 2)?))
+        })
+    }
 }

@@ -4,7 +4,6 @@
 //! One thread owns the connection that writes; each connection that reads has a thread of its own. The engine must never
 //! acknowledge a command before its COMMIT is durable.
 
-mod commit_delay;
 mod queue;
 mod reader;
 mod writer;

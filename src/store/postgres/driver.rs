@@ -18,8 +18,8 @@ use sqlx::{
     Arguments as _, AssertSqlSafe, Encode, Executor as _, Row as _, SqlSafeStr, Type, TypeInfo as _, ValueRef as _,
 };
 
-use super::connect::Link;
-use super::{fault, schema};
+use super::connect::{Link, broken_rule, from_postgres, interrupted};
+use super::schema;
 use crate::driver::{Driver, Failure, NextRow, Order};
 use crate::engine::Doubt;
 use crate::error::{Result, StoreError};
@@ -290,7 +290,7 @@ async fn rows(
                 #[allow(clippy::disallowed_methods)]
                 match tokio::time::timeout(LOOK, found.next()).await {
                     Ok(row) => break row,
-                    Err(_) if has_left.load(Ordering::Acquire) => return Err(fault::interrupted()),
+                    Err(_) if has_left.load(Ordering::Acquire) => return Err(interrupted()),
                     Err(_) => {}
                 }
             },
@@ -338,7 +338,7 @@ impl Driver for PostgresDriver {
             });
             match done {
                 Err(_) if std::mem::take(&mut again) && !shown && !self.link.is_connected() && !left(&has_left) => {}
-                done => return done.map_err(|error| fault::from_postgres(&self.link.target().name, &error)),
+                done => return done.map_err(|error| from_postgres(&self.link.target().name, &error)),
             }
         }
     }
@@ -351,9 +351,9 @@ impl Driver for PostgresDriver {
             let statement = sqlx::query_with(sql.postgres(), bind(args.values())?);
             conn.execute(statement).await.map(|done| done.rows_affected())
         });
-        done.map_err(|error| match fault::broken_rule(&error) {
+        done.map_err(|error| match broken_rule(&error) {
             Some(rule) => Failure::Rule(rule),
-            None => Failure::Store(fault::from_postgres(&self.link.target().name, &error)),
+            None => Failure::Store(from_postgres(&self.link.target().name, &error)),
         })
     }
 

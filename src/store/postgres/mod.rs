@@ -6,14 +6,10 @@
 
 mod connect;
 mod driver;
-mod fault;
 mod schema;
 
 #[cfg(any(test, feature = "testing"))]
-pub mod cluster;
-
-#[cfg(any(test, feature = "testing"))]
-pub mod recording;
+pub mod testing;
 
 #[cfg(test)]
 mod tests;
@@ -76,10 +72,10 @@ pub async fn open_store(options: PostgresOptions) -> Result<Store, StoreError> {
 /// # Errors
 /// As there.
 #[cfg(any(test, feature = "testing"))]
-pub async fn open_recorded(options: PostgresOptions) -> Result<(Store, recording::Recording), StoreError> {
-    let recording = recording::Recording::default();
+pub async fn open_recorded(options: PostgresOptions) -> Result<(Store, testing::Recording), StoreError> {
+    let recording = testing::Recording::default();
     let recorder = recording.clone();
-    let store = open_with(options, |inner| Box::new(recording::Recorder { inner, recording: recorder })).await?;
+    let store = open_with(options, |inner| Box::new(testing::Recorder { inner, recording: recorder })).await?;
     Ok((store, recording))
 }
 

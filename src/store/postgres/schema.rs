@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use sqlx::Row as _;
 
-use super::connect::Link;
-use super::fault;
+use super::connect::{Link, opening};
 use crate::batch::Counters;
 use crate::error::{Result, StoreError};
 
@@ -148,7 +147,7 @@ fn migrate(link: &mut Link, found: i64) -> Result<()> {
         sqlx::raw_sql(sqlx::AssertSqlSafe(stamp)).execute(conn).await.map(drop)
     });
     done.map_err(|error| {
-        let error = fault::opening(&link.target().name, &error);
+        let error = opening(&link.target().name, &error);
         link.disconnect();
         error
     })

@@ -9,7 +9,7 @@ use std::thread;
 
 use ghost_domain::time::BoxFuture;
 
-use super::cluster::{Cluster, empty};
+use super::testing::{Cluster, empty};
 use super::{PostgresOptions, open_store};
 use crate::contract::{CHECKS, Medium};
 use crate::row::Args;

@@ -1,14 +1,16 @@
 //! The driver of SQLite: a connection, and for the writer the check of the database's files.
+//!
+//! Only this module knows SQLite's result codes. It must never ignore a failure or name a cause that the code does not
+//! prove.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rusqlite::Connection;
 use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ffi};
 
-use super::fault;
 use super::file_check::FileCheck;
 use crate::driver::{Driver, Failure, NextRow, Order};
 use crate::error::{Result, StoreError};
@@ -67,7 +69,7 @@ impl SqliteDriver {
     }
 
     fn run_order(&self, sql: &str) -> Result<()> {
-        self.run(sql, &Args::default()).map(drop).map_err(|error| fault::from_sqlite(&self.path, &error))
+        self.run(sql, &Args::default()).map(drop).map_err(|error| from_sqlite(&self.path, &error))
     }
 
     fn rows(&self, sql: &str, args: &Args, next: &mut NextRow<'_>) -> rusqlite::Result<Result<()>> {
@@ -102,14 +104,14 @@ impl Columns for rusqlite::Row<'_> {
 
 impl Driver for SqliteDriver {
     fn read(&mut self, sql: &Statement, args: &Args, next: &mut NextRow<'_>) -> Result<Result<()>> {
-        self.rows(&sql.text(Dialect::Sqlite), args, next).map_err(|error| fault::from_sqlite(&self.path, &error))
+        self.rows(&sql.text(Dialect::Sqlite), args, next).map_err(|error| from_sqlite(&self.path, &error))
     }
 
     fn execute(&mut self, sql: Sql, args: &Args) -> Result<u64, Failure> {
         match self.run(sql.sqlite(), args) {
             Ok(changed) => Ok(changed as u64),
-            Err(error) if fault::is_constraint(&error) => Err(Failure::Rule(error.to_string())),
-            Err(error) => Err(Failure::Store(fault::from_sqlite(&self.path, &error))),
+            Err(error) if is_constraint(&error) => Err(Failure::Rule(error.to_string())),
+            Err(error) => Err(Failure::Store(from_sqlite(&self.path, &error))),
         }
     }
 
@@ -162,12 +164,53 @@ impl Driver for SqliteDriver {
         }
         // The check's handles are closed after SQLite's.
         let Self { conn, path, files: _files } = *self;
-        conn.close().map_err(|(_, error)| fault::from_sqlite(&path, &error))
+        conn.close().map_err(|(_, error)| from_sqlite(&path, &error))
     }
 
     /// The last connection that is closed copies the log into the database and removes it by name. A damaged log must not
     /// be copied, and by that name there may be the log of another database.
     fn leave_open(self: Box<Self>) {
         std::mem::forget(self);
+    }
+}
+
+/// Messages of SQLite for a missing table or column. It has no result code of its own for this.
+const MISSING: [&str; 3] = ["no such table", "no such column", "has no column named"];
+
+/// Whether a row broke a rule of its table, such as a unique name. Then the statement has changed nothing.
+fn is_constraint(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+}
+
+/// Maps an error of the database at `path`.
+pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let code = match error {
+        rusqlite::Error::SqliteFailure(error, _) => error.extended_code,
+        rusqlite::Error::SqlInputError { error, .. } => error.extended_code,
+        _ => ffi::SQLITE_OK,
+    };
+    let (text, place) = (error.to_string(), path.display());
+    // All statements are constants of this program and match the schema version in the header. So if a table or column is
+    // missing, the database is damaged.
+    let is_missing = MISSING.iter().any(|words| text.contains(words));
+    match (code, code & 0xff) {
+        (ffi::SQLITE_IOERR_WRITE, _) => StoreError::ReadOnly(format!(
+            "the system refused a write to {place}: check free space, quotas and file-size limits ({text})"
+        )),
+        (ffi::SQLITE_IOERR_SHORT_READ, _) | (_, ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB) => {
+            StoreError::Damaged { path: path.to_owned(), what: text }
+        }
+        (_, ffi::SQLITE_ERROR) if is_missing => StoreError::Damaged { path: path.to_owned(), what: text },
+        (_, ffi::SQLITE_FULL) => StoreError::Full,
+        (_, ffi::SQLITE_READONLY) => {
+            StoreError::ReadOnly(format!("{place}: check the rights of the file and its directory ({text})"))
+        }
+        (_, ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED) => {
+            StoreError::Busy(format!("{place} is locked by another program: close what else has it open ({text})"))
+        }
+        (_, ffi::SQLITE_IOERR) => {
+            StoreError::Busy(format!("input or output on {place} failed: check the disk ({text})"))
+        }
+        _ => StoreError::Database(format!("{text} ({place})")),
     }
 }

@@ -3,11 +3,9 @@
 //! This backend must never acknowledge a command before its COMMIT is durable (`synchronous = FULL`).
 
 mod driver;
-mod fault;
 mod file_check;
 mod log_file;
 mod open;
-mod options;
 pub(crate) mod schema;
 
 #[cfg(test)]
@@ -17,8 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use self::driver::SqliteDriver;
+pub use self::open::SqliteOptions;
 pub(crate) use self::open::in_memory;
-pub use self::options::SqliteOptions;
 use crate::engine::{Opener, Sizes, in_background};
 use crate::error::StoreError;
 use crate::handle::Store;

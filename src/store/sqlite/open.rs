@@ -1,24 +1,59 @@
-//! Opens a database file: checks it before anything is written, and sets up connections.
+//! Opens a database file: its options, the checks before anything is written, and the set-up of connections.
 //!
-//! An open must never write to a file that belongs to another program, is newer than this program,
-//! or is damaged. It must never delete or replace a file.
+//! An open must never write to a file that belongs to another program, is newer than this program, or is damaged. It must
+//! never delete or replace a file.
 
 use std::io::Read as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::driver::SqliteDriver;
+use super::driver::{SqliteDriver, from_sqlite};
 use super::file_check::{self, CHECKPOINT_FRAMES, Identity};
 use super::log_file::{self, log_of};
-use super::options::SqliteOptions;
-use super::{fault, schema};
+use super::schema;
 use crate::batch::Counters;
 use crate::error::StoreError;
 use crate::tx::Tx;
+
+/// How long a statement waits while another program holds a lock on the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Options for opening a database.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    /// Maximum size of the file in pages of 4,096 bytes; `None` means SQLite's own limit. At the
+    /// limit, writes fail as on a full disk.
+    pub page_limit: Option<u32>,
+    /// Number of connections for queries; at least 1. People's requests get half of them at most, and one at least.
+    pub reader_connections: usize,
+    /// Maximum number of commands in one batch; at least 1.
+    pub batch_max: usize,
+    /// Maximum number of queued commands; further callers wait for space. At least 1.
+    pub queue: usize,
+    /// How long a statement waits while another program holds a lock on the file.
+    pub busy_timeout: Duration,
+    /// If set, the database must exist already and hold data; otherwise opening is refused and no
+    /// file is created. The text is the reason, for example `a world has run in its directory`.
+    pub expected: Option<&'static str>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            page_limit: None,
+            reader_connections: 4,
+            batch_max: 512,
+            queue: 1_024,
+            busy_timeout: BUSY_TIMEOUT,
+            expected: None,
+        }
+    }
+}
 
 /// Files up to this size (4 MiB) are checked completely when they are opened, which takes a few
 /// milliseconds. A complete check of a larger file would slow the start, so its damage is detected
@@ -89,7 +124,7 @@ pub(super) fn reader(path: &Path, identity: Identity, options: &SqliteOptions) -
     }
     // The SELECT makes SQLite read the schema now, so that the first real query need not.
     const SET_UP: &str = "PRAGMA query_only = ON; PRAGMA cache_size = -2048; SELECT count(*) FROM sqlite_schema;";
-    conn.execute_batch(SET_UP).map_err(|error| fault::from_sqlite(path, &error))?;
+    conn.execute_batch(SET_UP).map_err(|error| from_sqlite(path, &error))?;
     Ok(conn)
 }
 
@@ -174,7 +209,7 @@ pub(super) fn verify(path: &Path, expected: Option<&str>) -> Result<(i64, i64), 
     let real = std::fs::canonicalize(path).ok();
     let path = real.as_deref().unwrap_or(path);
     let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
-    let sql_error = |error: rusqlite::Error| fault::from_sqlite(path, &error);
+    let sql_error = |error: rusqlite::Error| from_sqlite(path, &error);
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_file() && meta.len() > 0 => {}
         Ok(meta) if meta.is_file() => return Err(damaged("it is empty".into())),
@@ -213,7 +248,7 @@ fn texts(conn: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
 }
 
 fn set_up(conn: &mut Connection, path: &Path, size: u64, options: &SqliteOptions) -> Result<Counters, StoreError> {
-    let sql_error = |error: rusqlite::Error| fault::from_sqlite(path, &error);
+    let sql_error = |error: rusqlite::Error| from_sqlite(path, &error);
     let version = schema_version(conn, path, size <= CHECK_MAX, options.expected)?;
     let pages = options.page_limit.map_or(String::new(), |pages| format!("PRAGMA max_page_count = {pages};"));
     // With WAL, readers continue while the writer writes. With FULL, COMMIT waits for the disk.
@@ -233,7 +268,7 @@ fn set_up(conn: &mut Connection, path: &Path, size: u64, options: &SqliteOptions
 /// only after it has taken all space from every other program.
 fn check_room(conn: &Connection, path: &Path, version: i64, limit: Option<u32>) -> Result<(), StoreError> {
     let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, u32>(0));
-    let sql_error = |error: rusqlite::Error| fault::from_sqlite(path, &error);
+    let sql_error = |error: rusqlite::Error| from_sqlite(path, &error);
     let (pages, page) =
         (number("PRAGMA page_count").map_err(sql_error)?, number("PRAGMA page_size").map_err(sql_error)?);
     let bytes = |pages: u32| u64::from(pages) * u64::from(page);
@@ -249,7 +284,7 @@ fn check_room(conn: &Connection, path: &Path, version: i64, limit: Option<u32>) 
 /// that it is undamaged. Returns its schema version. If `expected` is given, a database without
 /// tables is an error.
 fn schema_version(conn: &Connection, path: &Path, whole: bool, expected: Option<&str>) -> Result<i64, StoreError> {
-    let sql_error = |error: rusqlite::Error| fault::from_sqlite(path, &error);
+    let sql_error = |error: rusqlite::Error| from_sqlite(path, &error);
     let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
     let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(sql_error);
     // This comes first: a change of it makes SQLite discard the schema that it has read.
@@ -302,7 +337,7 @@ fn last_numbers(conn: &Connection) -> rusqlite::Result<Counters> {
 }
 
 fn opening_error(path: &Path, error: &rusqlite::Error) -> StoreError {
-    match fault::from_sqlite(path, error) {
+    match from_sqlite(path, error) {
         StoreError::Database(_) => StoreError::Open { path: PathBuf::from(path), what: error.to_string() },
         StoreError::Busy(what) => StoreError::Open { path: PathBuf::from(path), what },
         other => other,

@@ -1,7 +1,8 @@
-//! Rows and queries of agents, and of facts about the world.
+//! Agents, droids, and what agents hold: skills and write grants. Also facts about the world.
 
-use ghost_domain::{Agent, AgentId, AgentKind};
+use ghost_domain::{Agent, AgentId, AgentKind, Droid, Grant, GrantId, HeldSkill, Timestamp};
 
+use super::counts::of;
 use super::prelude::*;
 
 /// The columns of an agent that most commands need. They cost a third of its record.
@@ -36,6 +37,24 @@ functions! {
         "SELECT record FROM agents WHERE agent_id > $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}";
     /// Number of dynamic agents, without tombstones.
     counted agent_count_dynamic() -> u32: DYNAMIC;
+    /// Ids of agents without a tombstone, in order, starting at `from` (included), at most `limit`.
+    /// Reads no records.
+    values agent_ids(from: &str, limit: u32) -> Vec<AgentId>: Agent::TABLE,
+        "SELECT agent_id FROM agents WHERE agent_id >= $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}";
+    /// Ids of the agents that take mail, in order: those without a tombstone that are no droids; only those of this
+    /// archetype, if given. Only ids after `after`, at most `limit`. Reads no records.
+    values agents_with_mail(archetype: Option<&str>, after: &str, limit: u32) -> Vec<AgentId>: Agent::TABLE,
+        "SELECT agent_id FROM agents WHERE agent_id > $2 AND deleted_at IS NULL AND kind <> 'droid' \
+        AND (CAST($1 AS TEXT) IS NULL OR archetype = $1) ORDER BY agent_id {limit $3}";
+    /// Inserts or replaces the record of an agent.
+    put_counted agent_put(agent: &Agent) -> (): &agent.agent_id,
+        "SELECT 'agents_dynamic' FROM agents WHERE agent_id = $1 AND kind = 'dynamic' AND deleted_at IS NULL",
+        (agent.kind == AgentKind::Dynamic && !agent.is_deleted()).then_some(DYNAMIC);
+    /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk. In PostgreSQL, the
+    /// bytes of the files of the schema, which deleting does not change ([`Tx::frees_space`]).
+    number store_bytes() -> u64: "pragma", "SELECT {bytes}";
+    /// A fact about the world, such as its id.
+    value meta_get(key: &str) -> Option<String>: "world_meta", "SELECT value FROM world_meta WHERE key = $1";
     /// Sets a fact about the world.
     change meta_put(key: &str, value: &str) -> ():
         "INSERT INTO world_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
@@ -85,47 +104,94 @@ impl Tx {
         self.list(sql, args![])
     }
 
-    /// Ids of agents without a tombstone, in order, starting at `from` (included), at most `limit`.
-    /// Reads no records.
-    pub fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
-        let sql = sql!(
-            "SELECT agent_id FROM agents WHERE agent_id >= $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}"
-        );
-        self.rows(sql, args![from, limit], |row| get(Agent::TABLE, row, 0))
-    }
-
-    /// Ids of the agents that take mail, in order: those without a tombstone that are no droids; only those of this
-    /// archetype, if given. Only ids after `after`, at most `limit`. Reads no records.
-    pub fn agents_with_mail(&mut self, archetype: Option<&str>, after: &str, limit: u32) -> Result<Vec<AgentId>> {
-        let sql = sql!(
-            "SELECT agent_id FROM agents WHERE agent_id > $2 AND deleted_at IS NULL AND kind <> 'droid' \
-            AND (CAST($1 AS TEXT) IS NULL OR archetype = $1) ORDER BY agent_id {limit $3}"
-        );
-        self.rows(sql, args![archetype, after, limit], |row| get(Agent::TABLE, row, 0))
-    }
-
-    /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk. In PostgreSQL, the
-    /// bytes of the files of the schema, which deleting does not change ([`Tx::frees_space`]).
-    pub fn store_bytes(&mut self) -> Result<u64> {
-        self.count("pragma", sql!("SELECT {bytes}"), args![])
-    }
-
     /// The given ids that belong to agents without a tombstone, in order. Reads no records.
     pub fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
         let sql = sql!("SELECT agent_id FROM agents WHERE deleted_at IS NULL AND agent_id {in $1} ORDER BY agent_id");
         self.rows(sql, args![to_json(Agent::TABLE, "ids", &agent_ids)?], |row| get(Agent::TABLE, row, 0))
     }
+}
 
-    /// A fact about the world, such as its id.
-    pub fn meta_get(&mut self, key: &str) -> Result<Option<String>> {
-        self.row(sql!("SELECT value FROM world_meta WHERE key = $1"), args![key], |row| get("world_meta", row, 0))
+record! { held: HeldSkill, "agent_skills"; key agent_id: AgentId, skill: String; }
+
+functions! {
+    /// The skills that an agent holds, in order of name.
+    list skills_held(agent_id: &AgentId) -> Vec<HeldSkill>:
+        "SELECT record FROM agent_skills WHERE agent_id = $1 ORDER BY skill";
+    /// Inserts or replaces a held skill.
+    put skill_put(held: &HeldSkill) -> (): held;
+    /// Removes a held skill. Returns whether it existed.
+    remove skill_remove(agent_id: &AgentId, skill: &str) -> bool:
+        "DELETE FROM agent_skills WHERE agent_id = $1 AND skill = $2";
+}
+
+record! { grant: Grant, "acl_grants"; key grant_id: GrantId; agent_id, expires_at }
+
+functions! {
+    /// All stored grants in order of id, also those that have ended. Only grants after the id `after`.
+    page grant_list(after: Option<GrantId>, limit: u32) -> Vec<Grant>:
+        Conditions::new("SELECT record FROM acl_grants")
+            .when(after, "grant_id > $1")
+            .order("grant_id", list_limit(limit));
+    /// The grant with this id, also after its end while it is stored.
+    get grant_get(grant_id: GrantId) -> Option<Grant>: &grant_id;
+    /// Inserts or replaces a grant.
+    put grant_put(grant: &Grant) -> (): grant;
+    /// Removes a grant. Returns whether it existed.
+    remove grant_remove(grant_id: GrantId) -> bool: "DELETE FROM acl_grants WHERE grant_id = $1";
+}
+
+impl Tx {
+    /// The grants of an agent that have not ended at `now`, in order of id, at most
+    /// [`PAGE_MAX`](super::PAGE_MAX).
+    pub fn grants_live(&mut self, agent_id: &AgentId, now: Timestamp) -> Result<Vec<Grant>> {
+        let sql = sql!(
+            "SELECT record FROM acl_grants{index acl_grants_agent} WHERE agent_id = $1 AND expires_at > $2 \
+            ORDER BY grant_id {limit $3}"
+        );
+        self.list(sql, args![agent_id, now, PAGE_MAX])
+    }
+}
+
+/// How many droids have not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LiveDroids {
+    /// Those of one parent.
+    pub of_parent: u32,
+    /// Those of the world.
+    pub all: u32,
+}
+
+/// The count of droids that have not ended, of the world and of a parent.
+const LIVE: &str = "droids_live";
+
+record! { droid: Droid, "droids"; key droid_id: AgentId; parent_id, ended_at }
+
+functions! {
+    /// Droids in order of id, also those that have ended: those of `parent`, if it is given. Only droids after the id
+    /// `after`.
+    page droid_list(parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Vec<Droid>:
+        Conditions::new("SELECT record FROM droids")
+            .when(parent, "parent_id = $1")
+            .when(after, "droid_id > $1")
+            .order("droid_id", list_limit(limit));
+    /// The droid with this id.
+    get droid_get(droid_id: &AgentId) -> Option<Droid>: droid_id;
+    /// Inserts or replaces a droid.
+    put_counted droid_put(droid: &Droid) -> (): &droid.droid_id,
+        "SELECT 'droids_live/' || parent_id FROM droids WHERE droid_id = $1 AND ended_at IS NULL",
+        droid.ended_at.is_none().then(|| of(LIVE, &droid.parent_id)).as_deref();
+}
+
+impl Tx {
+    /// The droids that have not ended, in order of id, at most [`PAGE_MAX`](super::PAGE_MAX).
+    pub fn droids_live(&mut self) -> Result<Vec<Droid>> {
+        let sql =
+            sql!("SELECT record FROM droids{index droids_live} WHERE ended_at IS NULL ORDER BY droid_id {limit $1}");
+        self.list(sql, args![PAGE_MAX])
     }
 
-    /// Inserts or replaces the record of an agent.
-    pub fn agent_put(&mut self, agent: &Agent) -> Result<()> {
-        let count = (agent.kind == AgentKind::Dynamic && !agent.is_deleted()).then_some(DYNAMIC);
-        let stored =
-            sql!("SELECT 'agents_dynamic' FROM agents WHERE agent_id = $1 AND kind = 'dynamic' AND deleted_at IS NULL");
-        self.put_counted(agent, &agent.agent_id, stored, count)
+    /// The number of droids of `parent`, and of the world, that have not ended.
+    pub fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
+        Ok(LiveDroids { of_parent: self.counted(&of(LIVE, parent))?, all: self.counted(LIVE)? })
     }
 }

@@ -1,5 +1,6 @@
-//! Rows and queries of budgets. The sums of usage are in `usage.rs`.
+//! Budgets and the tallies of roots. The sums of usage are in `usage.rs`.
 
+use ghost_domain::root_tally::RootTally;
 use ghost_domain::{AgentId, Budget, RootId, Scope, ScopeSort, Timestamp};
 
 use super::prelude::*;
@@ -113,5 +114,21 @@ impl Tx {
             found.extend(self.page::<Budget>(part)?);
         }
         Ok(found)
+    }
+}
+
+record! { tally: RootTally, "roots"; key root_id: RootId; messages, updated_at }
+
+functions! {
+    /// The tally of a root; `None` if nothing was counted yet.
+    get root_get(root_id: RootId) -> Option<RootTally>: &root_id;
+    /// Inserts or replaces a tally.
+    put root_put(tally: &RootTally) -> (): tally;
+}
+
+impl Tx {
+    /// Tallies with the most messages first, at most `limit`.
+    pub fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>> {
+        self.list(sql!("SELECT record FROM roots ORDER BY messages DESC, root_id {limit $1}"), args![list_limit(limit)])
     }
 }

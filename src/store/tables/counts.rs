@@ -1,10 +1,11 @@
-//! How many rows a limit counts. Each count is a row of `counters`, which changes in the command that adds, changes or
-//! deletes a counted row. So a limit costs one read, however many rows there are, and commands of several writers that
-//! must agree on a limit meet at one row.
+//! How many rows a limit counts, the ids of one kind within a range, and stored answers to requests.
 //!
+//! Each count is a row of `counters`, which changes in the command that adds, changes or deletes a counted row. So a limit
+//! costs one read, however many rows there are, and commands of several writers that must agree on a limit meet at one row.
 //! A command must never count rows.
 
-use ghost_domain::AgentId;
+use ghost_domain::{AgentId, Party, RequestId, StoredAnswer};
+use uuid::Uuid;
 
 use super::prelude::*;
 
@@ -64,43 +65,87 @@ impl Tx {
     pub(super) fn counted(&mut self, name: &str) -> Result<u32> {
         self.count("counters", sql!("SELECT value FROM counters WHERE name = $1"), args![name])
     }
+}
 
-    /// The counts that differ from the rows that they count: name, stored value, rows. It reads whole tables.
-    pub fn wrong_counts(&mut self) -> Result<Vec<(String, i64, i64)>> {
-        // A macro, because the compiler joins literals only.
-        macro_rules! counted_rows {
-            () => {
-                "SELECT 'agents_dynamic' AS name, count(*) AS value FROM agents \
-                WHERE kind = 'dynamic' AND deleted_at IS NULL \
-                UNION ALL SELECT 'chat_channels', count(*) FROM chat_channels \
-                UNION ALL SELECT 'conversations', count(*) FROM conversations \
-                UNION ALL SELECT 'knowledge', count(*) FROM knowledge WHERE deleted = 0 \
-                UNION ALL SELECT 'state_keys', count(*) FROM shared_state \
-                UNION ALL SELECT 'approvals_pending', count(*) FROM approvals WHERE status = 'pending' \
-                UNION ALL SELECT 'asks_open', count(*) FROM asks WHERE status = 'open' \
-                UNION ALL SELECT 'tasks_open', count(*) FROM tasks WHERE ended = 0 \
-                UNION ALL SELECT 'schedules', count(*) FROM schedules \
-                UNION ALL SELECT 'schedules/' || agent_id || '/' || kind, count(*) FROM schedules \
-                GROUP BY agent_id, kind \
-                UNION ALL SELECT 'dead_letters_held', count(*) FROM dead_letters WHERE status = 'held' \
-                UNION ALL SELECT 'dead_letters_held/' || agent_id, count(*) FROM dead_letters WHERE status = 'held' \
-                GROUP BY agent_id \
-                UNION ALL SELECT 'droids_live', count(*) FROM droids WHERE ended_at IS NULL \
-                UNION ALL SELECT 'droids_live/' || parent_id, count(*) FROM droids WHERE ended_at IS NULL \
-                GROUP BY parent_id"
-            };
+/// The kinds of ids, each with its table and column.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident: $table:literal, $column:literal;)+) => {
+        /// The kinds of ids that people type.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum IdKind { $($(#[$doc])* $kind),+ }
+
+        impl IdKind {
+            /// All kinds.
+            pub const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
         }
-        let sql = sql!(
-            "SELECT r.name, coalesce(c.value, 0), r.value FROM (",
-            counted_rows!(),
-            ") AS r LEFT JOIN counters AS c ON c.name = r.name WHERE coalesce(c.value, 0) <> r.value \
-            UNION ALL SELECT c.name, c.value, 0 FROM counters AS c WHERE replace(c.name, '/', '') <> c.name \
-            AND c.value <> 0 AND c.name NOT IN (SELECT r.name FROM (",
-            counted_rows!(),
-            ") AS r)"
-        );
-        self.rows(sql, args![], |row| {
-            Ok((get("counters", row, 0)?, get("counters", row, 1)?, get("counters", row, 2)?))
-        })
+
+        /// For a kind: its table, and the query.
+        fn query(kind: IdKind) -> (&'static str, Sql) {
+            match kind {
+                $(IdKind::$kind => ($table, sql!(
+                    "SELECT ", $column, " FROM ", $table, " WHERE ", $column, " BETWEEN $1 AND $2 ORDER BY ", $column,
+                    " {limit $3}"
+                ))),+
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Id of an approval.
+    Approval: "approvals", "approval_id";
+    /// Id of an ask.
+    Ask: "asks", "ask_id";
+    /// Id of a conversation.
+    Conversation: "conversations", "conversation_id";
+    /// Id of a dead letter.
+    DeadLetter: "dead_letters", "dead_letter_id";
+    /// Id of a write grant.
+    Grant: "acl_grants", "grant_id";
+    /// Id of a message.
+    Message: "messages", "message_id";
+    /// Id of a schedule: a timer, cron job, watch or heartbeat.
+    Schedule: "schedules", "schedule_id";
+    /// Id of a task.
+    Task: "tasks", "task_id";
+    /// Id of a turn.
+    Turn: "turns", "turn_id";
+}
+
+impl Tx {
+    /// The ids of this kind from `first` to `last`, both included, in ascending order, at most
+    /// `limit` and never more than 1,000. It reads a range of the primary key, so the cost depends
+    /// only on the number of ids returned.
+    pub fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
+        let (table, sql) = query(kind);
+        self.rows(sql, args![first, last, limit.min(PAGE_MAX)], |row| get(table, row, 0))
+    }
+}
+
+record! {
+    answer: StoredAnswer, "requests";
+    key principal: Party = &answer.key.principal, request_id: RequestId = &answer.key.request_id;
+    at
+}
+
+functions! {
+    /// The stored answer to a request of this principal, for any method.
+    get request_get(principal: &Party, request_id: &RequestId) -> Option<StoredAnswer>:
+        &(principal.clone(), request_id.clone());
+    /// Stores the answer to a request.
+    put request_put(answer: &StoredAnswer) -> (): answer;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::tests::plans::plan;
+
+    #[tokio::test]
+    async fn a_range_of_an_index_is_read_and_nothing_is_sorted() {
+        for kind in IdKind::ALL {
+            let plan = plan((query(kind).1, args![Uuid::nil(), Uuid::max(), 6])).await;
+            assert!(plan.len() == 1 && plan[0].starts_with("SEARCH "), "{kind:?}: {plan:?}");
+        }
     }
 }

@@ -56,7 +56,7 @@ families! {
     RootBudgets: "SELECT count(*) FROM budgets WHERE scope > 'root:' AND scope < 'root;'";
     /// Tombstones of agents. A tombstone stays if the agent is a direct or indirect creator of a
     /// living agent, because creators pay for the agents they created. The incarnation floor
-    /// ([`agent_incarnation_floor`](super::AgentReads::agent_incarnation_floor)) rises to the
+    /// ([`agent_incarnation_floor`](Tx::agent_incarnation_floor)) rises to the
     /// deleted incarnations.
     Agents: "SELECT count(*) FROM agents WHERE deleted_at IS NOT NULL";
     /// Accounts of agents, daily and total, that hold no reservation: those of deleted agents if

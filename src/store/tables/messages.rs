@@ -1,13 +1,64 @@
-//! Queries of the durable inboxes. The rows are in `mail.rs`.
+//! Messages in the durable inboxes, and dead letters.
 
 use std::collections::{BTreeSet, HashMap};
 
 use ghost_domain::{
-    AgentId, AskId, ConversationId, Envelope, HeldSkill, Kind, MailState, MessageId, RootId, Timestamp, TurnId,
+    AgentId, AskId, ConversationId, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, HeldSkill, Kind, MailState,
+    MessageId, RootId, Timestamp, TurnId,
 };
 
-use super::mail::{columns, conversation, select};
+use super::counts::of;
 use super::prelude::*;
+
+/// The columns of a message, in the order in which they are read.
+macro_rules! columns {
+    () => {
+        "seq, message_id, to_agent, from_party, kind, subject, body, ask_id, root_id, hop, wake, created_at, state, \
+         turn_id, crashes, read_at, attachments, conversation_id"
+    };
+}
+
+macro_rules! select {
+    () => {
+        concat!("SELECT ", columns!(), " FROM messages")
+    };
+}
+
+insert! {
+    mail: Envelope, "messages";
+    seq, message_id, to_agent = &mail.to, from_party = &mail.from, kind, subject, body,
+    attachments = match mail.attachments.is_empty() {
+        true => None,
+        false => Some(to_json(Self::TABLE, mail.message_id, &mail.attachments)?),
+    },
+    ask_id, conversation_id = mail.conversation_id.map(|id| id.to_string()), root_id, hop, wake, created_at, state, turn_id,
+    crashes, read_at
+}
+
+impl Keyed for Envelope {
+    type Key = MessageId;
+    const SELECT: Sql = sql!(select!(), " WHERE message_id = $1");
+
+    fn bind_key(key: &MessageId, args: &mut Args) {
+        args.push(key);
+    }
+
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
+        const TABLE: &str = Envelope::TABLE;
+        let attachments = get::<Option<&str>>(TABLE, row, 16)?.map_or(Ok(Vec::new()), |text| from_json(TABLE, text))?;
+        Ok(fields!(TABLE, row, 0, Self {
+            seq, message_id, to, from, kind, subject, body, ask_id, root_id, hop, wake, created_at, state, turn_id,
+            crashes, read_at; attachments: attachments, conversation_id: conversation(row, 17)?
+        }))
+    }
+}
+
+/// The conversation of a message. The column holds its id as text.
+fn conversation(row: &ReadRow<'_>, column: usize) -> Result<Option<ConversationId>> {
+    const TABLE: &str = Envelope::TABLE;
+    let text: Option<&str> = get(TABLE, row, column)?;
+    text.map(|text| text.parse().map_err(|error| unreadable(TABLE, text, error))).transpose()
+}
 
 /// Result of [`Tx::inbox_state`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,6 +127,8 @@ functions! {
     /// waits for that turn.
     list inbox_ready(agent_id: &AgentId, limit: u32) -> Vec<Envelope>:
         concat!(select!(), " WHERE state = 'pending' AND to_agent = $1 AND ", ready!(), " ORDER BY seq {limit $2}");
+    /// Number of pending messages in an inbox.
+    number inbox_depth(agent_id: &AgentId) -> u32: "inboxes", "SELECT pending FROM inboxes WHERE agent_id = $1";
     /// The mail that a turn took, in order.
     list messages_of_turn(turn_id: TurnId) -> Vec<Envelope>: concat!(select!(), " WHERE turn_id = $1 ORDER BY seq");
     /// The newest mail of an agent in any state, newest first, at most `limit`. Each half has an index of its own. The
@@ -125,11 +178,6 @@ impl Tx {
         const TABLE: &str = Envelope::TABLE;
         let sql = sql!("SELECT state, turn_id, crashes FROM messages WHERE message_id = $1");
         self.row(sql, args![message_id], |row| Ok((get(TABLE, row, 0)?, get(TABLE, row, 1)?, get(TABLE, row, 2)?)))
-    }
-
-    /// Number of pending messages in an inbox.
-    pub fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
-        self.count("inboxes", sql!("SELECT pending FROM inboxes WHERE agent_id = $1"), args![agent_id])
     }
 
     /// Number of pending messages in each of these inboxes, in the given order. A fan-out needs
@@ -266,5 +314,64 @@ impl Tx {
     /// or they must be tried alone.
     pub fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()> {
         self.change_mail(message_ids, sql!("UPDATE messages SET wake = 1 WHERE message_id = $1"), ())
+    }
+}
+
+/// The count of held dead letters, of the world and of an agent.
+pub(super) const HELD: &str = "dead_letters_held";
+
+record! {
+    letter: DeadLetter, "dead_letters"; key dead_letter_id: DeadLetterId;
+    agent_id, turn_id, status, created_at,
+    resolved_at = (letter.status != DeadLetterStatus::Held).then(|| letter.resolved_at.unwrap_or(letter.created_at))
+}
+
+/// One page of the list of dead letters, newest first.
+pub(super) fn dead_letters(
+    agent_id: Option<&AgentId>,
+    status: Option<DeadLetterStatus>,
+    after: Option<(Timestamp, DeadLetterId)>,
+    limit: u32,
+) -> (Statement, Args) {
+    Conditions::new("SELECT record FROM dead_letters")
+        .when(agent_id, "agent_id = $1")
+        .when(status, "status = $1")
+        .when(after, "(created_at, dead_letter_id) < ($1, $2)")
+        .order("created_at DESC, dead_letter_id DESC", list_limit(limit))
+}
+
+functions! {
+    /// Dead letters, newest first (then by id, highest first); only those of this agent and this
+    /// status, if given.
+    page dead_letter_list(
+        agent_id: Option<&AgentId>, status: Option<DeadLetterStatus>, after: Option<(Timestamp, DeadLetterId)>,
+        limit: u32
+    ) -> Vec<DeadLetter>: dead_letters(agent_id, status, after, limit);
+    /// The dead letter with this id.
+    get dead_letter_get(dead_letter_id: DeadLetterId) -> Option<DeadLetter>: &dead_letter_id;
+}
+
+impl Tx {
+    /// Number of held dead letters; only those of this agent, if given.
+    pub fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
+        self.counted(&agent_id.map_or(HELD.to_owned(), |agent_id| of(HELD, agent_id)))
+    }
+
+    /// Inserts or replaces a dead letter.
+    pub fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
+        let stored = sql!(
+            "SELECT 'dead_letters_held/' || agent_id FROM dead_letters WHERE dead_letter_id = $1 AND status = 'held'"
+        );
+        let count = (dead_letter.status == DeadLetterStatus::Held).then(|| of(HELD, &dead_letter.agent_id));
+        self.put_counted(dead_letter, &dead_letter.dead_letter_id, stored, count.as_deref())?;
+        let dead_letter_id = dead_letter.dead_letter_id.0;
+        self.execute(sql!("DELETE FROM dead_letter_mail WHERE dead_letter_id = $1"), args![dead_letter_id])?;
+        for message_id in &dead_letter.messages {
+            let sql = sql!(
+                "INSERT INTO dead_letter_mail (dead_letter_id, message_id) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+            );
+            self.execute(sql, args![dead_letter_id, message_id])?;
+        }
+        Ok(())
     }
 }

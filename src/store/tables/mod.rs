@@ -11,53 +11,33 @@
 //! This folder must never decide anything: the rules are in `ghost-operations`. It only limits how many rows a read returns.
 
 mod agents;
-mod approvals;
-mod artifacts;
-mod asks;
 mod budgets;
-mod chat;
-mod conversations;
+mod calls;
 mod counts;
-mod dead_letters;
-mod droids;
 mod events;
 mod families;
-mod functions;
-mod grants;
-mod ids;
-mod jobs;
-mod knowledge;
-mod ledger;
-mod mail;
 mod messages;
 #[cfg(test)]
-mod plans;
+mod plans_tests;
 mod prelude;
 mod prune;
-mod record;
-mod requests;
-mod roots;
 mod schedules;
-mod sessions;
-mod shared_state;
-mod skills;
+mod shared;
+mod talk;
 mod tasks;
 mod turns;
 mod usage;
-mod usage_totals;
 
-pub use approvals::ApprovalFilter;
-pub use artifacts::ArtifactFilter;
+pub use agents::LiveDroids;
 pub use budgets::{BudgetFilter, UsageFilter};
-pub use droids::LiveDroids;
+pub use calls::{ApprovalFilter, LedgerFilter};
+pub use counts::IdKind;
 pub use families::Family;
-pub use ids::IdKind;
-pub use ledger::LedgerFilter;
 pub use messages::{InboxState, TakenMail};
 pub use schedules::SchedulePlace;
-pub use sessions::SessionTurns;
+pub use shared::ArtifactFilter;
 pub use tasks::{TaskFilter, TaskPlace};
-pub use turns::{PROMPT_USE, TurnFilter};
+pub use turns::{PROMPT_USE, SessionTurns, TurnFilter};
 
 pub use crate::error::Result;
 pub use crate::query::PAGE_MAX;

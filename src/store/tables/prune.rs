@@ -6,11 +6,11 @@
 
 use ghost_domain::{Agent, AgentId, Timestamp};
 
-use super::conversations::CONVERSATIONS;
 use super::counts;
-use super::dead_letters::HELD;
 use super::families::Family;
+use super::messages::HELD;
 use super::prelude::*;
+use super::talk::CONVERSATIONS;
 use super::turns::{PROMPT_USE, ROOTS_OUT, TURN_OUT};
 
 /// Deletes the oldest `$2` rows that a condition finds: by table, key, condition, order, and the index that is read.

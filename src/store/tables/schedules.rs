@@ -56,6 +56,10 @@ functions! {
     /// The run that sent this mail.
     first schedule_run_of(message_id: MessageId) -> Option<ScheduleRun>:
         "SELECT record FROM schedule_runs WHERE message_id = $1 ORDER BY schedule_id, run";
+    /// Inserts or replaces a schedule.
+    put_counted schedule_put(schedule: &Schedule) -> (): &schedule.schedule_id,
+        "SELECT 'schedules/' || agent_id || '/' || kind FROM schedules WHERE schedule_id = $1",
+        Some(&count_of(&schedule.agent_id, schedule.kind));
     /// Inserts or replaces a run.
     put schedule_run_put(run: &ScheduleRun) -> (): run;
 }
@@ -71,12 +75,6 @@ impl Tx {
     pub fn watch_snapshot_get(&mut self, schedule_id: ScheduleId) -> Result<Option<WatchSnapshot>> {
         let sql = sql!("SELECT record FROM watch_snapshots WHERE schedule_id = $1");
         self.row(sql, args![schedule_id], |row| from_record(SNAPSHOTS, row))
-    }
-
-    /// Inserts or replaces a schedule.
-    pub fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
-        let stored = sql!("SELECT 'schedules/' || agent_id || '/' || kind FROM schedules WHERE schedule_id = $1");
-        self.put_counted(schedule, &schedule.schedule_id, stored, Some(&count_of(&schedule.agent_id, schedule.kind)))
     }
 
     /// Finds damaged schedules, whose records cannot be decoded, among the first `limit` due ones.

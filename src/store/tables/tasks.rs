@@ -1,6 +1,6 @@
-//! Rows and queries of tasks and their history.
+//! Tasks, their history, and main jobs.
 
-use ghost_domain::{AgentId, RootId, Task, TaskEvent, TaskId, TaskStatus, Timestamp};
+use ghost_domain::{AgentId, Job, RootId, Task, TaskEvent, TaskId, TaskStatus, Timestamp};
 
 use super::prelude::*;
 
@@ -144,5 +144,33 @@ impl Tx {
         let seq = self.next(|counters| &mut counters.task_events)?;
         let sql = sql!("INSERT INTO task_events (seq, task_id, record) VALUES ($1, $2, $3)");
         self.execute(sql, args![seq, event.task_id, to_json(HISTORY, seq, event)?]).map(drop)
+    }
+}
+
+record! { job: Job, "jobs"; key job_id: str; task_id, root_id, started_at, finished_at }
+
+/// The job of a task.
+pub(super) const JOB_OF_TASK: Sql = sql!("SELECT record FROM jobs WHERE task_id = $1");
+
+/// One page of the list of jobs, newest first.
+pub(super) fn jobs(after: Option<(Timestamp, &str)>, limit: u32) -> (Statement, Args) {
+    Conditions::new("SELECT record FROM jobs")
+        .when(after, "(started_at, job_id) < ($1, $2)")
+        .order("started_at DESC, job_id DESC", list_limit(limit))
+}
+
+functions! {
+    /// The job with this id.
+    get job_get(job_id: &str) -> Option<Job>: job_id;
+    /// Jobs, newest first (then by id, highest first).
+    page job_list(after: Option<(Timestamp, &str)>, limit: u32) -> Vec<Job>: jobs(after, limit);
+    /// Inserts or replaces a job.
+    put job_put(job: &Job) -> (): job;
+}
+
+impl Tx {
+    /// The job whose task this is.
+    pub fn job_of_task(&mut self, task_id: TaskId) -> Result<Option<Job>> {
+        self.first(JOB_OF_TASK, args![task_id])
     }
 }

@@ -1,9 +1,12 @@
-//! Rows and queries of turns, their journals, and prompt parts.
+//! Turns, their journals, prompt parts, and sessions with their logs.
+
+use std::time::Duration;
 
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::turn::WaitMode;
-use ghost_domain::{AgentId, ConversationId, RootId, Timestamp, Turn, TurnId, TurnStatus};
-use std::time::Duration;
+use ghost_domain::{
+    AgentId, ConversationId, LogPlace, RootId, SessionStart, SessionSummary, Timestamp, Turn, TurnId, TurnStatus,
+};
 
 use super::prelude::*;
 
@@ -51,7 +54,7 @@ fn standing(turn: &Turn) -> Option<&'static str> {
 }
 
 /// The conversation of a turn, as a key. It is empty for the agent's own work.
-pub(super) fn conversation_key(conversation_id: Option<ConversationId>) -> Vec<u8> {
+fn conversation_key(conversation_id: Option<ConversationId>) -> Vec<u8> {
     conversation_id.map(|id| id.0.as_bytes().to_vec()).unwrap_or_default()
 }
 
@@ -167,6 +170,8 @@ functions! {
     page turn_list(filter: &TurnFilter) -> Vec<Turn>: list(filter);
     /// The turn with this id.
     get turn_get(turn_id: TurnId) -> Option<Turn>: &turn_id;
+    /// The text of a prompt part, by its hash.
+    value prompt_get(hash: &str) -> Option<String>: "prompts", "SELECT text FROM prompts WHERE hash = $1";
     /// All open turns, in order of start. The index is named, because SQLite would rather read all turns in order than
     /// sort the few open ones. The same holds for the open turns of one agent.
     list turns_open() -> Vec<Turn>:
@@ -200,11 +205,6 @@ impl Tx {
         self.rows(sql, args![turn_id], |row| {
             Ok(fields!(JOURNAL, row, 1, JournalRow { seq, turn_id, at; step: step_of(row)? }))
         })
-    }
-
-    /// The text of a prompt part, by its hash.
-    pub fn prompt_get(&mut self, hash: &str) -> Result<Option<String>> {
-        self.row(sql!("SELECT text FROM prompts WHERE hash = $1"), args![hash], |row| get("prompts", row, 0))
     }
 
     /// Inserts or replaces a turn.
@@ -281,5 +281,115 @@ impl Tx {
             WHERE excluded.at >= prompts.at + 86400000"
         );
         self.execute(sql, args![hash, text, at]).map(drop)
+    }
+}
+
+/// Which ended turns of a session a list contains.
+#[derive(Clone, Debug)]
+pub struct SessionTurns {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// The conversation; `None` for the agent's own work.
+    pub conversation_id: Option<ConversationId>,
+    /// The source of the turns; see [`Turn::source`].
+    pub source: &'static str,
+    /// Only this turn and later ones.
+    pub from: Option<LogPlace>,
+    /// Only turns before this place.
+    pub before: Option<LogPlace>,
+    /// At most this many turns.
+    pub limit: u32,
+}
+
+impl SessionTurns {
+    /// The newest turns of a session, at most `limit`.
+    #[must_use]
+    pub fn newest(
+        agent_id: &AgentId,
+        conversation_id: Option<ConversationId>,
+        source: &'static str,
+        limit: u32,
+    ) -> Self {
+        Self { agent_id: agent_id.clone(), conversation_id, source, from: None, before: None, limit }
+    }
+}
+
+/// The conversation in the key of a session. The text is empty for the agent's own work.
+fn session_key(conversation_id: Option<ConversationId>) -> String {
+    conversation_id.map(|id| id.to_string()).unwrap_or_default()
+}
+
+record! {
+    session: SessionStart, "sessions";
+    key agent_id: AgentId, conversation_id: String = session_key(session.conversation_id);
+    ended_at = session.start.place.ended_at
+}
+
+pub(super) fn log(query: &SessionTurns) -> (Statement, Args) {
+    let place = |place: LogPlace| (place.ended_at, place.turn_id);
+    Conditions::new("SELECT record FROM turns{index turns_session}")
+        .when(Some(&query.agent_id), "in_log = 1 AND agent_id = $1")
+        .when(Some(query.source), "source = $1")
+        .when(Some(conversation_key(query.conversation_id)), "conversation_id = $1")
+        .when(query.from.map(place), "(ended_at, turn_id) >= ($1, $2)")
+        .when(query.before.map(place), "(ended_at, turn_id) < ($1, $2)")
+        .order("ended_at DESC, turn_id DESC", list_limit(query.limit))
+}
+
+/// The turns in the logs of an agent that mail opened.
+macro_rules! logged {
+    () => {
+        "FROM turns{index turns_session} WHERE in_log = 1 AND agent_id = $1 AND source = 'mail'"
+    };
+}
+
+/// The sessions of an agent. The recursive part jumps from one session to the next in the index.
+pub(super) const SESSIONS: Sql = sql!(
+    "WITH RECURSIVE names (name) AS (SELECT (SELECT conversation_id ",
+    logged!(),
+    " ORDER BY conversation_id LIMIT 1) UNION ALL SELECT (SELECT conversation_id ",
+    logged!(),
+    " AND conversation_id > names.name ORDER BY conversation_id LIMIT 1) FROM names WHERE names.name IS NOT NULL), ",
+    "ends (name, last_at) AS (SELECT name, (SELECT max(ended_at) ",
+    logged!(),
+    " AND conversation_id = names.name) FROM names WHERE name IS NOT NULL) ",
+    "SELECT name, last_at, (SELECT count(*) ",
+    logged!(),
+    " AND conversation_id = top.name AND ended_at >= $4) FROM (SELECT name, last_at FROM ends ",
+    "WHERE last_at > $2 AND last_at >= $4 ORDER BY last_at DESC, name {limit $3}) AS top ORDER BY last_at DESC, name"
+);
+
+fn summary(row: &ReadRow<'_>) -> Result<SessionSummary> {
+    let name: &[u8] = get(SessionStart::TABLE, row, 0)?;
+    let conversation_id = match name {
+        [] => None,
+        _ => Some(get(SessionStart::TABLE, row, 0)?),
+    };
+    let (last_at, turns) = (get(SessionStart::TABLE, row, 1)?, get(SessionStart::TABLE, row, 2)?);
+    Ok(SessionSummary { conversation_id, turns, last_at })
+}
+
+functions! {
+    /// Where the log of a session starts; `None` if at its first turn.
+    get session_start(agent_id: &AgentId, conversation_id: Option<ConversationId>) -> Option<SessionStart>:
+        &(agent_id.clone(), session_key(conversation_id));
+    /// The turns in the log of a session ([`Turn::is_in_log`]), in reverse order of their ends.
+    page session_turns(query: &SessionTurns) -> Vec<Turn>: log(query);
+    /// Inserts or replaces the start of a session's log.
+    put session_start_put(start: &SessionStart) -> (): start;
+}
+
+impl Tx {
+    /// The sessions of an agent whose logs have turns opened by mail, at most `limit`.
+    /// The one whose last turn ended last is first. Turns that ended before `from` do not count. `since` leaves out
+    /// sessions without a turn that ended later.
+    pub fn session_list(
+        &mut self,
+        agent_id: &AgentId,
+        from: Timestamp,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SessionSummary>> {
+        self.rows(SESSIONS, args![agent_id, since, list_limit(limit), from], summary)
     }
 }

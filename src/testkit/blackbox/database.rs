@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ghost_store::postgres::cluster::Cluster;
+use ghost_store::postgres::testing::Cluster;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;

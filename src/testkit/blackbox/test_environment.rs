@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ghost_store::postgres::cluster::Cluster;
+use ghost_store::postgres::testing::Cluster;
 use serde_json::Value;
 use tempfile::TempDir;
 

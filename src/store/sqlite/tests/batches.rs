@@ -102,7 +102,7 @@ async fn a_connection_for_queries_cannot_write() {
     let conn =
         crate::sqlite::open::reader(&path, file_check::identity(&path).unwrap(), &SqliteOptions::default()).unwrap();
     let error = conn.execute("DELETE FROM events", []).unwrap_err();
-    let error = crate::sqlite::fault::from_sqlite(&path, &error);
+    let error = crate::sqlite::driver::from_sqlite(&path, &error);
     assert!(matches!(&error, StoreError::ReadOnly(_)), "{error}");
 }
 

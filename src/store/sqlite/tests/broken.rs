@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use ghost_domain::ports::{Signal, Wake};
 
 use super::tools::{counts, deliver, depth, fresh, hold, id_of, keep, open, place, send};
-use crate::sqlite::{SqliteDriver, SqliteOptions, fault, file_check, open as opening};
+use crate::sqlite::{SqliteDriver, SqliteOptions, driver, file_check, open as opening};
 use crate::{StoreError, Tx};
 
 /// A receiver of signals that panics.
@@ -74,7 +74,7 @@ async fn a_query_with_a_failed_connection_fails_alone() {
     let conn = opening::reader(&path, file_check::identity(&path).unwrap(), &SqliteOptions::default()).unwrap();
     let mut session = Tx::reader(Box::new(SqliteDriver::new(conn, path.clone().into())));
     let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
-    let error = session.fail(fault::from_sqlite(&path, &rusqlite::Error::SqliteFailure(failure, None)));
+    let error = session.fail(driver::from_sqlite(&path, &rusqlite::Error::SqliteFailure(failure, None)));
     assert!(matches!(&error, StoreError::Busy(_)), "{error}");
     assert!(session.has_failed(), "its connection is not used again");
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::prelude::*;
 use super::tasks::{Range, open_tasks};
 use super::{BudgetFilter, SessionTurns, TaskFilter, TurnFilter};
-use super::{budgets, conversations, dead_letters, jobs, sessions, tasks, turns};
+use super::{budgets, messages, talk, tasks, turns};
 use crate::sqlite::tests::plans::{assert_indexed, plan};
 
 const AT: Timestamp = Timestamp(9);
@@ -22,20 +22,20 @@ fn bob() -> AgentId {
 fn lists() -> Vec<((Statement, Args), &'static str, &'static str)> {
     let mut lists = Vec::new();
     let mut any = |query| lists.push((query, "", ""));
-    any(jobs::list(None, 9));
-    any(jobs::list(Some((AT, "a")), 9));
+    any(tasks::jobs(None, 9));
+    any(tasks::jobs(Some((AT, "a")), 9));
     let place = LogPlace { ended_at: AT, turn_id: TurnId(Uuid::nil()) };
     for (from, before) in [(None, None), (Some(place), None), (None, Some(place)), (Some(place), Some(place))] {
         let query = SessionTurns { agent_id: bob(), conversation_id: None, source: "mail", from, before, limit: 9 };
-        any(sessions::turns(&query));
+        any(turns::log(&query));
     }
     for agent_id in [None, Some(&bob())] {
         for after in [None, Some((AT, ConversationId(Uuid::nil())))] {
-            any(conversations::list(agent_id, after, 9));
+            any(talk::conversations(agent_id, after, 9));
         }
         for status in [None, Some(DeadLetterStatus::Held)] {
             for after in [None, Some((AT, DeadLetterId(Uuid::nil())))] {
-                any(dead_letters::list(agent_id, status, after, 9));
+                any(messages::dead_letters(agent_id, status, after, 9));
             }
         }
         for status in [None, Some(TaskStatus::Pending)] {
@@ -81,7 +81,7 @@ async fn lists_are_read_from_indexes_and_sort_nothing() {
 
 #[tokio::test]
 async fn queries_begin_with_the_index_of_what_they_look_for() {
-    assert_eq!(plan((jobs::OF_TASK, args!["x"])).await, ["SEARCH jobs USING INDEX jobs_task (task_id=?)"]);
+    assert_eq!(plan((tasks::JOB_OF_TASK, args!["x"])).await, ["SEARCH jobs USING INDEX jobs_task (task_id=?)"]);
     let of_root = TaskFilter { root_id: Some(RootId(Uuid::nil())), ..TaskFilter::default() };
     let found = plan(tasks::list(&of_root, Range::All, 9)).await;
     assert_eq!(found[0], "SEARCH tasks USING INDEX tasks_root (root_id=?)");
@@ -103,7 +103,7 @@ async fn queries_begin_with_the_index_of_what_they_look_for() {
 /// The list of sessions reads the log's index, and no other of turns.
 #[tokio::test]
 async fn sessions_are_read_from_the_index_of_logs() {
-    let steps = plan((sessions::LIST, args!["a", 0, 9, 0])).await;
+    let steps = plan((turns::SESSIONS, args!["a", 0, 9, 0])).await;
     let reads = steps.iter().filter(|step| step.contains(" turns ")).collect::<Vec<_>>();
     assert!(reads.len() >= 4 && reads.iter().all(|step| step.contains("turns_session (agent_id=?")), "{steps:?}");
 }

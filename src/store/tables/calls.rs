@@ -1,8 +1,11 @@
-//! Rows and queries of the ledger, the record of all tool calls.
+//! Tool calls: the ledger of all of them, and what they wait for: asks and approvals.
 
 use std::borrow::Cow;
 
-use ghost_domain::{AgentId, CallId, CallStatus, CallTotals, Code, LedgerRow, Timestamp, TurnId};
+use ghost_domain::{
+    AgentId, Approval, ApprovalId, ApprovalStatus, Ask, AskId, AskStatus, CallId, CallStatus, CallTotals, Code,
+    LedgerRow, Timestamp, TurnId,
+};
 use serde::{Deserialize, Serialize};
 
 use super::prelude::*;
@@ -171,4 +174,83 @@ impl Tx {
         let (sql, args) = matching(TOTALS, filter).grouped("tool, status", "tool, status", i64::from(PAGE_MAX));
         self.rows(sql, args, total)
     }
+}
+
+/// The count of open asks.
+const OPEN: &str = "asks_open";
+
+record! {
+    ask: Ask, "asks"; key ask_id: AskId;
+    status, target, asker_turn = ask.asker.turn_id, created_at,
+    closed_at = (ask.status != AskStatus::Open).then(|| ask.closed_at.unwrap_or(ask.created_at))
+}
+
+functions! {
+    /// The ask with this id.
+    get ask_get(ask_id: AskId) -> Option<Ask>: &ask_id;
+    /// All open asks, in order of creation.
+    list asks_open() -> Vec<Ask>: "SELECT record FROM asks WHERE status = 'open' ORDER BY created_at, ask_id";
+    /// Open asks that this agent must answer.
+    list asks_open_to(target: &AgentId) -> Vec<Ask>:
+        "SELECT record FROM asks WHERE status = 'open' AND target = $1 ORDER BY created_at, ask_id";
+    /// Open asks that this turn waits for.
+    list asks_open_of_turn(turn_id: TurnId) -> Vec<Ask>:
+        "SELECT record FROM asks WHERE status = 'open' AND asker_turn = $1 ORDER BY created_at, ask_id";
+    /// Number of open asks.
+    counted ask_count_open() -> u32: OPEN;
+    /// Inserts or replaces an ask.
+    put_counted ask_put(ask: &Ask) -> (): &ask.ask_id,
+        "SELECT 'asks_open' FROM asks WHERE ask_id = $1 AND status = 'open'",
+        (ask.status == AskStatus::Open).then_some(OPEN);
+}
+
+/// The filter of a list. An absent field does not filter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApprovalFilter {
+    /// Only approvals of this agent's calls.
+    pub agent_id: Option<AgentId>,
+    /// Only approvals in this state.
+    pub status: Option<ApprovalStatus>,
+    /// Only approvals that hold for later calls, too.
+    pub always: bool,
+}
+
+/// The count of pending approvals.
+const PENDING: &str = "approvals_pending";
+
+record! {
+    approval: Approval, "approvals"; key approval_id: ApprovalId;
+    agent_id, turn_id, digest, status, always, requested_at,
+    closed_at = (approval.status != ApprovalStatus::Pending).then(|| approval.closed_at.unwrap_or(approval.requested_at))
+}
+
+/// One page of the list of approvals, newest first.
+fn approvals(filter: &ApprovalFilter, after: Option<(Timestamp, ApprovalId)>, limit: u32) -> (Statement, Args) {
+    Conditions::new("SELECT record FROM approvals")
+        .when(filter.agent_id.as_ref(), "agent_id = $1")
+        .when(filter.status, "status = $1")
+        .and(filter.always.then_some("always = 1"))
+        .when(after, "(requested_at, approval_id) < ($1, $2)")
+        .order("requested_at DESC, approval_id DESC", list_limit(limit))
+}
+
+functions! {
+    /// Approvals, newest first (then by id, highest first).
+    page approval_list(filter: &ApprovalFilter, after: Option<(Timestamp, ApprovalId)>, limit: u32) -> Vec<Approval>:
+        approvals(filter, after, limit);
+    /// The approval with this id.
+    get approval_get(approval_id: ApprovalId) -> Option<Approval>: &approval_id;
+    /// Number of pending approvals.
+    counted approval_count_pending() -> u32: PENDING;
+    /// Pending approvals of the calls of a turn, oldest first.
+    list approvals_pending_of_turn(turn_id: TurnId) -> Vec<Approval>:
+        "SELECT record FROM approvals WHERE status = 'pending' AND turn_id = $1 ORDER BY requested_at, approval_id";
+    /// The approval under which an agent may run the plan with this digest without asking again.
+    first approval_standing(agent_id: &AgentId, digest: &str) -> Option<Approval>:
+        "SELECT record FROM approvals WHERE always = 1 AND agent_id = $1 AND digest = $2 \
+        ORDER BY requested_at, approval_id LIMIT 1";
+    /// Inserts or replaces an approval.
+    put_counted approval_put(approval: &Approval) -> (): &approval.approval_id,
+        "SELECT 'approvals_pending' FROM approvals WHERE approval_id = $1 AND status = 'pending'",
+        (approval.status == ApprovalStatus::Pending).then_some(PENDING);
 }
