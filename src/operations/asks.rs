@@ -9,7 +9,7 @@ use crate::mail::{self, NewMessage};
 use crate::prelude::*;
 use crate::turns::calls::record_call_end;
 use crate::turns::parking::holds_up;
-use crate::{PAUSED, Wait, agent_lookup};
+use crate::{PAUSED, Wait, lookup};
 
 /// The tool call of an agent that waits for the answer.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub fn open(
     chain: Chain,
 ) -> Result<Ask> {
     let ctx = w.ctx;
-    let agent = agent_lookup::agent_for(w, &from, target)?;
+    let agent = lookup::agent_for(w, &from, target)?;
     if let Some(refusal) = unanswerable(ctx, &agent) {
         return Err(refusal);
     }
@@ -117,7 +117,7 @@ fn needs_repair(target: &AgentId, wait: &Wait) -> Option<Refusal> {
 /// to repair first.
 #[must_use]
 pub fn unanswerable(ctx: &Context, agent: &ghost_domain::Agent) -> Option<Refusal> {
-    let why = agent_lookup::out_of_service(agent)?;
+    let why = lookup::out_of_service(agent)?;
     let refusal = refusal!(Conflict, "{} {why} and cannot answer", agent.agent_id);
     Some(match ctx.may_run(agent) {
         Err(why) => refusal.hint(why.in_words()),

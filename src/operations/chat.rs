@@ -4,26 +4,23 @@
 //! These rules must never read or write a row for each member where one query for all of them is
 //! enough.
 
-mod channel;
-mod digest;
-mod history;
 mod post;
+mod read;
 
-pub use channel::{Speaker, channel_named, shown_name};
-pub(crate) use digest::{ReadOn, read_on};
 pub use ghost_domain::chat::TOPIC_MAX;
-pub use history::{HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, history};
 pub(crate) use post::post_last_text;
 pub use post::{NewPost, Posted, post};
+pub use read::{HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, Speaker, channel_named, history, shown_name};
+pub(crate) use read::{ReadOn, read_on};
 
 pub use crate::mail::Skipped;
 
 use ghost_domain::chat::check_topic;
 
-use crate::agent_lookup::agent_for;
+use crate::lookup::agent_for;
 use crate::prelude::*;
 use crate::root_limits;
-use channel::CROWD;
+use read::CROWD;
 
 /// Maximum members that an answer about one channel lists.
 pub const MEMBERS_SHOWN: usize = 1_000;

@@ -172,8 +172,8 @@ fn move_sessions(w: &mut StoreTx, jump: Jump, since: Timestamp) -> Result<()> {
         let talks = talks.into_iter().filter_map(|talk| talk.conversation_id).map(Some);
         for conversation_id in talks.chain([None]) {
             for source in ["mail", "cron"] {
-                let (agent_id, from) = (agent_id.clone(), Some(LogPlace::last_at(jump.to)));
-                let query = SessionTurns { agent_id, conversation_id, source, from, before: None, limit: u32::MAX };
+                let newest = SessionTurns::newest(&agent_id, conversation_id, source, u32::MAX);
+                let query = SessionTurns { from: Some(LogPlace::last_at(jump.to)), ..newest };
                 for mut turn in w.session_turns(&query)? {
                     turn.ended_at = turn.ended_at.map(right);
                     w.turn_put(&turn)?;

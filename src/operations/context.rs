@@ -1,19 +1,26 @@
-//! The context that every rule receives besides its transaction: clock, ids, limits, redaction and
-//! the identity of this daemon.
+//! What every rule works with: the context of its world (clock, ids, limits, redaction, the identity of this daemon), its
+//! transaction, the chain of work that it belongs to, and its result.
+//!
+//! This file imports from no other file of the crate, because every other file imports from it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ghost_domain::ports::Ports;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::{Ports, Signal};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, prefix_bytes, shown};
 use ghost_domain::wall_clock::WatchedClock;
-use ghost_domain::{Agent, AgentId, ChatWake, Clock, Limits, RootId, Timestamp};
+use ghost_domain::{
+    Agent, AgentId, ChatWake, Clock, ConversationId, EventId, Limits, Refusal, RootId, Step, Task, Timestamp, Turn,
+    TurnId,
+};
+use ghost_store::{Store, StoreError, Tx as StoreTx};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::watch;
 use uuid::Uuid;
-
-use crate::result::Result;
 
 /// The world fact (a row of the `meta` table) that records whether the world is paused: `1` if it
 /// is.
@@ -238,4 +245,170 @@ impl Context {
     pub fn label(&self, name: &str) -> String {
         shown(&self.excerpt(name, LABEL_MAX), LABEL_MAX + 1)
     }
+}
+
+/// A transaction of the store with the context of its world. All functions of the store's transaction can be called on it.
+pub struct Tx<'a> {
+    store: &'a mut StoreTx,
+    /// The context of the world.
+    pub ctx: &'a Context,
+}
+
+impl Deref for Tx<'_> {
+    type Target = StoreTx;
+
+    fn deref(&self) -> &StoreTx {
+        self.store
+    }
+}
+
+impl DerefMut for Tx<'_> {
+    fn deref_mut(&mut self) -> &mut StoreTx {
+        self.store
+    }
+}
+
+impl Tx<'_> {
+    /// Appends an event, redacted, in the transaction that makes the change it reports.
+    pub fn emit(&mut self, event: NewEvent) -> Result<()> {
+        self.emit_at(self.ctx.now(), event)
+    }
+
+    /// Appends an event of a turn: about its agent, and found by the turn's id.
+    pub(crate) fn emit_of(&mut self, turn: &Turn, kind: EventKind, payload: Value) -> Result<()> {
+        self.emit(NewEvent::new(kind, payload).agent(&turn.agent_id).correlation(turn.turn_id))
+    }
+
+    /// Like [`Tx::emit`], with a given time, for an event whose record carries the same time.
+    pub fn emit_at(&mut self, at: Timestamp, event: NewEvent) -> Result<()> {
+        let event = NewEvent { payload: self.ctx.redactor.clean_json(event.payload), ..event };
+        self.store.event_append(EventId(self.ctx.id()), at, event)?;
+        Ok(())
+    }
+
+    /// Appends a step to the journal of a turn.
+    pub(crate) fn journal(&mut self, turn_id: TurnId, step: &Step) -> Result<()> {
+        Ok(self.store.journal_append(turn_id, step, self.ctx.now())?)
+    }
+
+    /// Wakes an agent after commit, so that it reads its inbox.
+    pub fn wake(&mut self, agent_id: &AgentId) {
+        self.store.signal(Signal::Wake(agent_id.clone()));
+    }
+}
+
+impl Context {
+    /// A transaction with this context.
+    pub fn with<'a>(&'a self, store: &'a mut StoreTx) -> Tx<'a> {
+        Tx { store, ctx: self }
+    }
+
+    /// Runs a command of the store with this context; see [`Store::write`].
+    pub async fn write<T, E, F>(&self, store: &Store, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
+    {
+        let ctx = self.clone();
+        store.write(move |w| work(&mut ctx.with(w))).await
+    }
+
+    /// Runs a query of the store with this context; see [`Store::read`].
+    pub async fn read<T, E, F>(&self, store: &Store, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
+    {
+        let ctx = self.clone();
+        store.read(move |r| work(&mut ctx.with(r))).await
+    }
+
+    /// Runs a query that needs no snapshot with this context; see [`Store::read_latest`].
+    pub async fn read_latest<T, E, F>(&self, store: &Store, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
+    {
+        let ctx = self.clone();
+        store.read_latest(move |r| work(&mut ctx.with(r))).await
+    }
+}
+
+/// The position of a message in a chain of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Chain {
+    /// Id of the event that started the chain.
+    pub root_id: RootId,
+    /// Turns between the root and this message.
+    pub hop: u32,
+    /// The conversation that started the chain, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<ConversationId>,
+}
+
+impl Chain {
+    /// The chain of a turn.
+    #[must_use]
+    pub fn of(turn: &Turn) -> Self {
+        Self { root_id: turn.root_id, hop: turn.hop, conversation_id: turn.conversation_id }
+    }
+
+    /// The chain of what a turn sends.
+    #[must_use]
+    pub fn after(turn: &Turn) -> Self {
+        Self { hop: turn.hop.saturating_add(1), ..Self::of(turn) }
+    }
+
+    /// The chain of notices about a task.
+    #[must_use]
+    pub fn of_task(task: &Task) -> Self {
+        Self { root_id: task.root_id, hop: 0, conversation_id: task.conversation_id }
+    }
+
+    /// Starts a new chain, for an event from outside the world.
+    #[must_use]
+    pub fn root(ctx: &Context) -> Self {
+        Self { root_id: RootId(ctx.id()), hop: 0, conversation_id: None }
+    }
+}
+
+/// The result of a rule: a value, or a typed refusal.
+pub type Result<T, E = Refusal> = std::result::Result<T, E>;
+
+/// Reads a list to its end. `page` reads what follows the last item that was read.
+pub(crate) fn read_all<T>(
+    mut page: impl FnMut(Option<&T>) -> std::result::Result<Vec<T>, StoreError>,
+) -> Result<Vec<T>> {
+    let mut all: Vec<T> = Vec::new();
+    loop {
+        let next = page(all.last())?;
+        if next.is_empty() {
+            return Ok(all);
+        }
+        all.extend(next);
+    }
+}
+
+/// A refusal with a code and a formatted message, for example `refusal!(Conflict, "{name} has ended")`.
+macro_rules! refusal {
+    ($code:ident, $($message:tt)+) => {
+        ghost_domain::Refusal::new(ghost_domain::Code::$code, format!($($message)+))
+    };
+}
+
+/// The refusal for a name that is not there. Without a name that is `near`, the hint is this one.
+pub(crate) fn not_among(what: &str, name: &str, near: Option<&str>, hint: &str) -> Refusal {
+    let refusal = Refusal::not_found(what, name, near);
+    if near.is_some() { refusal } else { refusal.hint(hint) }
+}
+
+/// Refuses one more of what `limits.{limit}` bounds. `what` says of what there are `count`.
+pub(crate) fn at_most(limit: &str, count: u32, most: u32, what: &str, hint: &str) -> Result<()> {
+    if count < most {
+        return Ok(());
+    }
+    Err(refusal!(RateLimited, "{count} {what}, which is the limit (limits.{limit})").hint(hint))
 }

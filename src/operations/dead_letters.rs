@@ -1,10 +1,10 @@
 //! Dead letters: mail that its agent could not process, kept for an operator (promise 3).
 
-use crate::agent_lookup::{agent_for, may_act};
 use crate::agents::orders::stop;
 use crate::droids::family;
+use crate::lookup::{agent_for, may_act};
 use crate::prelude::*;
-use crate::turns::end::{emit_end, let_go};
+use crate::turns::end::{close, emit_end};
 use crate::{asks, conversations, schedules};
 
 /// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once, with the reason and its code.
@@ -16,12 +16,7 @@ pub fn end_turn(
     crashes: u32,
 ) -> Result<DeadLetter> {
     let dead_letter = create(w, &turn, messages, why, crashes)?;
-    let_go(w, &mut turn)?;
-    turn.status = TurnStatus::Dead;
-    turn.parked = None;
-    turn.reason = Some(dead_letter.reason.clone());
-    turn.ended_at = Some(w.ctx.now());
-    w.turn_put(&turn)?;
+    close(w, &mut turn, TurnStatus::Dead, dead_letter.reason.clone())?;
     emit_end(w, &turn)?;
     w.wake(&turn.agent_id);
     if turn.agent_id.is_droid() {

@@ -5,20 +5,18 @@
 
 pub(crate) mod close;
 pub(crate) mod family;
-pub(crate) mod record;
 
-pub use crate::agent_lookup::may_act;
+pub use crate::lookup::may_act;
+pub use close::{named, own};
 pub use family::{end_overdue, kill};
-pub use record::{named, own};
 
 use ghost_domain::droid::{self, ARCHETYPE, TASK_BYTES, TIMEOUT_MAX};
 
-use crate::agent_lookup::agent_named;
 use crate::agents::{self, NewAgent, delete_because};
+use crate::lookup::{agent_named, working_turn};
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;
-use crate::turns::ownership::working_turn;
-use record::emit;
+use close::emit;
 
 /// Characters of a label.
 const LABEL_CHARS: usize = 80;
@@ -231,7 +229,7 @@ pub fn take_guidance(
         return Ok(None);
     }
     let text = shown(&joined.mail);
-    let messages = joined.mail.iter().map(|envelope| envelope.message_id).collect();
+    let messages = mail::ids(&joined.mail);
     w.journal_append(turn_id, &Step::MailJoined { messages }, ctx.now())?;
     w.journal_append(turn_id, &Step::Note { text: text.clone() }, ctx.now())?;
     Ok(Some(text))

@@ -4,7 +4,7 @@
 
 use ghost_domain::grant::NewGrant;
 
-use crate::agent_lookup;
+use crate::lookup;
 use crate::prelude::*;
 
 /// Makes a grant. It holds from the next call of the agent.
@@ -14,7 +14,7 @@ use crate::prelude::*;
 /// `limits.grants_max`.
 pub fn add(w: &mut Tx, by: &Party, new: NewGrant) -> Result<Grant> {
     let ctx = w.ctx;
-    let agent = agent_lookup::agent_for(w, by, &new.agent_id)?;
+    let agent = lookup::agent_for(w, by, &new.agent_id)?;
     let grant = new.checked(GrantId(ctx.id()), by.clone(), ctx.now())?;
     let live = u32::try_from(w.grants_live(&agent.agent_id, ctx.now())?.len()).unwrap_or(u32::MAX);
     let what = format!("write grants are held by {}", agent.agent_id);

@@ -7,7 +7,7 @@
 use ghost_domain::knowledge::GRANTEES_MAX;
 use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title};
 
-use crate::agent_lookup;
+use crate::lookup;
 use crate::prelude::*;
 
 /// The number of entries that one step of a list reads. Their texts are large.
@@ -271,7 +271,7 @@ fn check_named(r: &mut Tx, author: &Author, field: &str, list: &[Grantee]) -> Re
     }
     for grantee in list {
         if let Grantee::Agent(agent_id) = grantee {
-            agent_lookup::agent_for(r, author.through.as_ref().unwrap_or(&author.by), agent_id)
+            lookup::agent_for(r, author.through.as_ref().unwrap_or(&author.by), agent_id)
                 .map_err(|refusal| Refusal { message: format!("{field}: {}", refusal.message), ..refusal })?;
         }
     }

@@ -10,13 +10,11 @@
 //! A rule must never call a model or run a tool. Inside a transaction it must never wait for
 //! anything but the store.
 
-mod agent_lookup;
 pub mod agents;
 pub mod approvals;
 pub mod artifacts;
 pub mod asks;
 pub mod budgets;
-mod chain;
 pub mod chat;
 pub mod clock;
 mod context;
@@ -26,14 +24,13 @@ pub mod declared;
 pub mod droids;
 pub mod feed;
 pub mod grants;
-mod job_result;
 pub mod jobs;
 pub mod knowledge;
+mod lookup;
 pub mod mail;
 mod prelude;
 mod questions;
 pub mod requests;
-mod result;
 pub mod retention;
 pub mod root_limits;
 pub mod schedules;
@@ -41,16 +38,12 @@ pub mod sessions;
 pub mod shared_state;
 pub mod skills;
 pub mod status;
-mod suggestion;
 pub mod tasks;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-mod transaction;
 pub mod turns;
 
 #[cfg(test)]
 mod operation_tests;
 
-pub use context::{Context as OperationContext, Fitness, PAUSED, Wait};
-pub use result::Result;
-pub use transaction::Tx;
+pub use context::{Context as OperationContext, Fitness, PAUSED, Result, Tx, Wait};

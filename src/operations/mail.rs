@@ -2,13 +2,13 @@
 
 use ghost_domain::mail::session_of;
 
+use crate::lookup::open_turn;
 use crate::prelude::*;
 use crate::root_limits;
-use crate::turns::ownership::open_turn;
 
-pub use crate::agent_lookup::{agent_for, agent_for_operator, agent_named, deleted_words, why_mail_waits};
-pub use crate::chain::Chain;
-pub use crate::suggestion::{no_agent, with_nearest};
+pub use crate::context::Chain;
+pub use crate::lookup::{agent_for, agent_for_operator, agent_named, deleted_words, why_mail_waits};
+pub use crate::lookup::{no_agent, with_nearest};
 
 /// A message to be delivered.
 #[derive(Clone, Debug)]
@@ -69,6 +69,11 @@ impl NewMessage {
             ..Envelope::new(MessageId(ctx.id()), people, said, self.chain.root_id, ctx.now())
         }
     }
+}
+
+/// The ids of messages, in their order.
+pub(crate) fn ids<'e>(mail: impl IntoIterator<Item = &'e Envelope>) -> Vec<MessageId> {
+    mail.into_iter().map(|envelope| envelope.message_id).collect()
 }
 
 /// Puts a message into its receiver's inbox. Mail from the system ignores the limits on inboxes and
@@ -364,7 +369,7 @@ pub fn join(w: &mut Tx, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Resu
     let of_session = pending.iter().filter(|mail| session_of(mail) == turn.conversation_id).count();
     let mail: Vec<Envelope> =
         pending.into_iter().filter(|mail| joinable(ctx, Chain::of(&turn), mail)).take(limit as usize).collect();
-    let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
+    let ids = ids(&mail);
     w.message_mark(&ids, MailState::Taken, Some(turn_id), 0)?;
     w.message_read(&ids, ctx.now())?;
     if !mail.is_empty() {

@@ -19,7 +19,4 @@ pub(crate) use ghost_store::{Store, StoreError, Tx as StoreTx};
 pub(crate) use serde::{Deserialize, Serialize};
 pub(crate) use serde_json::{Value, json};
 
-pub(crate) use crate::chain::Chain;
-pub(crate) use crate::context::Context;
-pub(crate) use crate::result::{Result, at_most, not_among, read_all, refusal};
-pub(crate) use crate::transaction::Tx;
+pub(crate) use crate::context::{Chain, Context, Result, Tx, at_most, not_among, read_all};

@@ -7,10 +7,8 @@
 //! is covered by a recorded run, whether it ran, was refused by a limit, or was skipped.
 
 mod fire;
-mod outlet;
 mod run_end;
 mod runs;
-mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
 pub use run_end::{lost, turn_ended};
@@ -21,9 +19,9 @@ use ghost_domain::schedule::mode::LAST;
 use ghost_domain::schedule::slots::first_slot;
 use ghost_domain::schedule::words::{NAME_MAX, checked_name};
 
+use crate::lookup::{self, Unknown};
 use crate::prelude::*;
-use crate::suggestion::{self, Unknown};
-use crate::{agent_lookup, conversations, mail};
+use crate::{conversations, mail};
 use runs::{may_change, remove, save};
 
 /// The longest watched path, in bytes.
@@ -79,7 +77,7 @@ pub struct Wanted {
 /// of a cron job on another kind.
 pub fn set(w: &mut Tx, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let limits = w.ctx.limits();
-    let agent = agent_lookup::agent_for(w, by, &new.agent_id)?;
+    let agent = lookup::agent_for(w, by, &new.agent_id)?;
     let name = checked_name(&new.name)?;
     if new.kind == ScheduleKind::Timer && new.message.is_empty() {
         new.message.clone_from(&name);
@@ -261,12 +259,12 @@ pub fn named(r: &mut StoreTx, agent_id: &AgentId, kind: ScheduleKind, name: &str
     if let Some(found) = r.schedule_find(agent_id, kind, name.trim())? {
         return Ok(found);
     }
-    agent_lookup::agent_named(r, agent_id)?;
+    lookup::agent_named(r, agent_id)?;
     let name = clip(name, NAME_MAX);
     let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{name}"), None)
         .hint("a schedule that is over is deleted; list the schedules to see which exist");
     let unknown = Unknown::Schedule { agent_id: agent_id.clone(), kind, name };
-    Err(suggestion::unknown_name(r, refusal, unknown)?)
+    Err(lookup::unknown_name(r, refusal, unknown)?)
 }
 
 /// Returns the runs of a schedule, newest first, even if the schedule is deleted.
@@ -361,6 +359,6 @@ fn check_target(r: &mut StoreTx, mode: &JobMode) -> Result<()> {
     let refusal = with_field(not_among("channel", channel.as_str(), near, hint));
     Err(match near {
         Some(_) => refusal,
-        None => suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?,
+        None => lookup::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?,
     })
 }

@@ -120,8 +120,9 @@ pub fn history(
 ) -> Result<History> {
     let limit = turns.clamp(1, HISTORY_MAX);
     let before = before.map(|turn_id| place_in(r, agent_id, conversation_id, turn_id)).transpose()?;
-    let (from, agent_id) = (Some(beginning(r, agent_id, conversation_id)?), agent_id.clone());
-    let query = SessionTurns { agent_id, conversation_id, source: "mail", from, before, limit: limit + 1 };
+    let from = Some(beginning(r, agent_id, conversation_id)?);
+    let newest = SessionTurns::newest(agent_id, conversation_id, "mail", limit + 1);
+    let query = SessionTurns { from, before, ..newest };
     let found = r.session_turns(&query)?;
     let mut turns = Vec::new();
     let mut bytes = 0;
@@ -147,8 +148,8 @@ pub fn reset(w: &mut Tx, by: &Party, agent_id: &AgentId, conversation_id: Option
     let known = w.session_start(agent_id, conversation_id)?.and_then(|found| found.reset_place());
     let mut ends = Vec::new();
     for source in ["mail", "cron"] {
-        let (agent_id, from) = (agent_id.clone(), known.map(LogPlace::next));
-        let query = SessionTurns { agent_id, conversation_id, source, from, before: None, limit: 1 };
+        let newest = SessionTurns::newest(agent_id, conversation_id, source, 1);
+        let query = SessionTurns { from: known.map(LogPlace::next), ..newest };
         ends.extend(w.session_turns(&query)?.iter().map(|turn| turn.log_place().ended_at));
     }
     if let Some(conversation_id) = conversation_id {

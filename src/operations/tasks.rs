@@ -1,17 +1,15 @@
-//! The task board. An assignment wakes the owner, the creator is notified of changes,
-//! dependencies block and unblock tasks, and every change is in the task's history.
+//! The task board. An assignment wakes the owner, the creator is notified of changes, dependencies block and unblock tasks,
+//! and every change is in the task's history. The task of a main job names the file with the job's result.
 
-mod depends;
-mod notify;
 mod owners;
 
-pub use depends::{TaskWithHistory, get, get_with_history};
+use ghost_domain::write_acl::WorkspacePath;
+use owners::{assign, notify_creator, notify_owner, save};
+
 pub use owners::{handed_on, left_behind, remind};
 
 use crate::prelude::*;
-use crate::{agent_lookup, job_result, mail};
-use depends::{depend, dependencies, unfinished};
-use notify::{assign, notify_creator, notify_owner, save};
+use crate::{lookup, mail};
 
 /// The longest title, in characters.
 const TITLE_MAX: usize = 200;
@@ -57,7 +55,7 @@ pub fn create(w: &mut Tx, by: &Party, new: NewTask) -> Result<Task> {
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
     }
-    agent_lookup::agent_for(w, by, &new.owner)?;
+    lookup::agent_for(w, by, &new.owner)?;
     let open = w.task_count_open()?;
     let words = ("tasks are open in this world", "finish or cancel some first");
     crate::root_limits::room(w, "tasks_open_max", open, limits.tasks_open_max, words)?;
@@ -136,18 +134,18 @@ pub fn update(w: &mut Tx, by: &Party, task_id: TaskId, new: TaskChange, chain: C
         task.status = status;
     }
     if let Some(owner) = new.owner {
-        agent_lookup::agent_for(w, by, &owner)?;
+        lookup::agent_for(w, by, &owner)?;
         task.owner = owner;
     }
     if let Some(result) = new.result {
         task.result = Some(result);
     }
     if task.status == TaskStatus::Done && before != TaskStatus::Done {
-        job_result::check(w, &task)?;
+        check_result(w, &task)?;
     }
     task.updated_at = w.ctx.now();
     save(w, by, &task, note.as_deref(), EventKind::TaskUpdated)?;
-    job_result::follow(w, &task)?;
+    follow_job(w, &task)?;
     // The owner is notified of work that was reopened or unblocked.
     let freed = before.is_terminal() || before == TaskStatus::Blocked;
     let ready = matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
@@ -235,4 +233,177 @@ fn notify_of_change(w: &mut Tx, task: &Task, note: &str, chain: Chain) -> Result
         return Ok(());
     }
     notify_creator(w, &Party::System, task, Some(note), chain)
+}
+
+/// Maximum dependencies of one task.
+const DEPENDS_MAX: usize = 64;
+/// Maximum tasks that the search for a cycle visits.
+const CYCLE_MAX: usize = 10_000;
+
+/// Replaces the dependencies of a task. With `follow` also sets the status that follows from them.
+/// Returns a description of the new dependencies. A cycle is refused, because its tasks
+/// would wait for ever.
+fn depend(w: &mut StoreTx, task: &mut Task, depends_on: Vec<TaskId>, follow: bool) -> Result<String> {
+    if task.status.is_terminal() && follow {
+        return Err(refusal!(Conflict, "the task is {} and waits for nothing", task.status)
+            .hint("to work on it again, reopen it with a note"));
+    }
+    let wanted = dependencies(w, depends_on)?;
+    check_cycle(w, task.task_id, &wanted)?;
+    let waited = unfinished(w, &task.depends_on)?.is_some();
+    task.depends_on = wanted.into_iter().collect();
+    let waits = unfinished(w, &task.depends_on)?.is_some();
+    if follow {
+        match task.status {
+            TaskStatus::Pending | TaskStatus::InProgress if waits => task.status = TaskStatus::Blocked,
+            TaskStatus::Blocked if waited && !waits => task.status = TaskStatus::Pending,
+            _ => {}
+        }
+    }
+    let ids: Vec<String> = task.depends_on.iter().map(ToString::to_string).collect();
+    Ok(if ids.is_empty() { "depends on nothing".to_owned() } else { format!("depends on {}", ids.join(", ")) })
+}
+
+/// Checks that all tasks of a list exist and removes duplicates.
+fn dependencies(w: &mut StoreTx, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
+    let count = depends_on.len();
+    if count > DEPENDS_MAX {
+        return Err(refusal!(InvalidArguments, "depends_on names {count} tasks; the most is {DEPENDS_MAX}")
+            .hint("let some of these tasks depend on others of them instead"));
+    }
+    let wanted: BTreeSet<TaskId> = depends_on.into_iter().collect();
+    for task_id in &wanted {
+        get(w, *task_id)?;
+    }
+    Ok(wanted)
+}
+
+/// Returns the first of these tasks that is not done. A task that retention deleted ended long ago
+/// and is ignored.
+fn unfinished(w: &mut StoreTx, depends_on: &[TaskId]) -> Result<Option<TaskId>> {
+    for task_id in depends_on {
+        if w.task_get(*task_id)?.is_some_and(|task| task.status != TaskStatus::Done) {
+            return Ok(Some(*task_id));
+        }
+    }
+    Ok(None)
+}
+
+/// Refuses dependencies that lead back to `task_id`.
+fn check_cycle(w: &mut StoreTx, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result<()> {
+    // Maps each visited task to the task that led to it, to report the path.
+    let mut reached_from: BTreeMap<TaskId, TaskId> = BTreeMap::new();
+    let mut open: Vec<(TaskId, TaskId)> = wanted.iter().map(|first| (task_id, *first)).collect();
+    while let Some((from, to)) = open.pop() {
+        if to == task_id {
+            let mut cycle = vec![task_id];
+            let mut at = from;
+            while at != task_id {
+                cycle.push(at);
+                at = reached_from.get(&at).copied().unwrap_or(task_id);
+            }
+            cycle.push(task_id);
+            cycle.reverse();
+            return Err(refusal!(Conflict, "task {task_id} would wait for itself")
+                .hint("leave out the dependency that leads back to it")
+                .details(json!({ "cycle": cycle })));
+        }
+        if reached_from.contains_key(&to) {
+            continue;
+        }
+        reached_from.insert(to, from);
+        if reached_from.len() > CYCLE_MAX {
+            return Err(refusal!(TooLarge, "the search for a cycle would have to visit more than {CYCLE_MAX} tasks")
+                .hint("let the task depend on fewer others"));
+        }
+        let next = w.task_get(to)?.map(|task| task.depends_on).unwrap_or_default();
+        open.extend(next.into_iter().map(|next| (to, next)));
+    }
+    Ok(())
+}
+
+/// A task with its history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskWithHistory {
+    /// The task.
+    #[serde(flatten)]
+    pub task: Task,
+    /// Its changes, oldest first.
+    pub history: Vec<TaskEvent>,
+    /// Whether earlier changes are missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub history_truncated: bool,
+}
+
+/// Maximum changes that are shown at once.
+const SHOWN: u32 = 500;
+/// Maximum bytes of notes that are shown at once. The newest change is always shown.
+const SHOWN_BYTES: usize = 1 << 20;
+
+/// Returns a task.
+///
+/// # Errors
+/// `NotFound`.
+pub fn get(w: &mut StoreTx, task_id: TaskId) -> Result<Task> {
+    w.task_get(task_id)?.ok_or_else(|| {
+        Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id")
+    })
+}
+
+/// Returns a task with the newest part of its history.
+///
+/// # Errors
+/// `NotFound`.
+pub fn get_with_history(r: &mut StoreTx, task_id: TaskId) -> Result<TaskWithHistory> {
+    let task = get(r, task_id)?;
+    let mut history = r.task_events(task_id, SHOWN + 1)?;
+    let mut bytes = 0_usize;
+    let fits = |event: &&TaskEvent| {
+        bytes = bytes.saturating_add(event.note.as_ref().map_or(0, String::len));
+        bytes <= SHOWN_BYTES
+    };
+    let shown = history.iter().rev().take(SHOWN as usize).take_while(fits).count().max(1);
+    let older = history.len().saturating_sub(shown);
+    history.drain(..older);
+    Ok(TaskWithHistory { task, history, history_truncated: older > 0 })
+}
+
+/// The job whose task this is.
+fn job_of(r: &mut Tx, task: &Task) -> Result<Option<Job>> {
+    if !r.ctx.jobs().contains(&task.root_id) {
+        return Ok(None);
+    }
+    Ok(r.job_of_task(task.task_id)?)
+}
+
+/// Refuses to set the task of a job to done unless its result is a file in the job's directory for results.
+///
+/// # Errors
+/// `InvalidArguments` with the directory in the hint.
+fn check_result(r: &mut Tx, task: &Task) -> Result<()> {
+    let Some(job) = job_of(r, task)? else { return Ok(()) };
+    let path = WorkspacePath::parse(task.result.as_deref().unwrap_or_default().trim(), false);
+    let dir = format!("{}/", job.result_dir.trim_end_matches('/'));
+    if path.is_ok_and(|path| path.as_str().starts_with(&dir)) {
+        return Ok(());
+    }
+    Err(refusal!(InvalidArguments, "the result of job {} is not a path under {dir}", job.job_id)
+        .hint("set `result` to the path of the file that you wrote, in the same call that sets the status to done"))
+}
+
+/// Records the end of a job when its task ends, and that the job runs again when its task is reopened.
+fn follow_job(w: &mut Tx, task: &Task) -> Result<()> {
+    let Some(mut job) = job_of(w, task)? else { return Ok(()) };
+    if task.status.is_terminal() == job.finished_at.is_some() {
+        return Ok(());
+    }
+    job.finished_at = task.status.is_terminal().then(|| w.ctx.now());
+    job.result_path =
+        task.result.clone().filter(|_| task.status == TaskStatus::Done).map(|path| path.trim().to_owned());
+    w.job_put(&job)?;
+    if job.finished_at.is_none() {
+        return Ok(());
+    }
+    let facts = json!({ "job_id": job.job_id, "status": task.status, "result_path": job.result_path });
+    w.emit(NewEvent::new(EventKind::JobFinished, facts).correlation(job.root_id))
 }

@@ -1,18 +1,19 @@
-//! Turns: taking mail, calling models and tools, and ending. Each step is one transaction, so a
-//! crash can only happen between steps (docs/design.md, "The way of a message").
+//! Turns: choosing and taking mail, calling models and tools, and ending. Each step is one transaction, so a crash can only
+//! happen between steps (docs/design.md, "The way of a message").
 
 pub(crate) mod calls;
 mod crash;
 pub(crate) mod end;
 pub(crate) mod ending;
 mod model;
-mod next;
-pub(crate) mod ownership;
 pub(crate) mod parking;
-mod settle;
 
+use ghost_domain::mail::{Room, bytes_of, channel_of, left_behind, plan_turn, runs_alone, session_of};
+
+pub use crate::lookup::{open_turn, owned, working_turn};
 pub use calls::{
-    CallStart, ledger_status, malformed, record_call_end, record_call_session, record_call_slice, record_call_start,
+    CallStart, Settled, await_person, ledger_status, malformed, record_call_end, record_call_session,
+    record_call_slice, record_call_start, settle, was_unsettled,
 };
 pub use crash::{crashed, fail, review_at_boot};
 pub use end::{cancel, finish};
@@ -21,16 +22,12 @@ pub use model::{
     BriefedLog, ModelResult, answer_waits, brief, images_dropped, model_answered, model_failed, model_started, note,
     passed_over, shortened, state_dropped, tools_changed,
 };
-pub use next::{FoundMail, Next, mail_room, next};
-pub use ownership::{open_turn, owned, working_turn};
 pub use parking::{follow_root_default, park_for_model, retry};
-pub use settle::{Settled, await_person, settle, was_unsettled};
-
-use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone, session_of};
 
 use crate::chat::{ReadOn, read_on};
+use crate::lookup::taken_mail;
+use crate::mail::ids;
 use crate::prelude::*;
-use next::{choose, refresh_if_pending, window};
 
 /// The `source` of a turn that runs an operator's tool call.
 const OPERATOR: &str = "operator";
@@ -125,10 +122,6 @@ pub fn take(w: &mut Tx, agent_id: &AgentId, seen: Option<FoundMail>) -> Result<O
     }
 }
 
-fn ids(mail: &[Envelope]) -> Vec<MessageId> {
-    mail.iter().map(|envelope| envelope.message_id).collect()
-}
-
 /// Returns all mail if its root may still open turns. Otherwise returns only the mail of that root,
 /// and the reason why the turn must end at once. Mail of other roots stays for another turn.
 fn within_its_root(
@@ -159,8 +152,7 @@ fn with_chat(
     unread: bool,
     room: usize,
 ) -> Result<ReadOn> {
-    let woken: Vec<MessageId> =
-        mail.iter().filter(|envelope| envelope.is_chat_wake()).map(|envelope| envelope.message_id).collect();
+    let woken = ids(mail.iter().filter(|envelope| envelope.is_chat_wake()));
     let alone = mail.iter().any(|envelope| runs_alone(envelope) && !envelope.is_chat_wake());
     let in_conversation = mail.iter().any(|envelope| session_of(envelope).is_some());
     if alone || in_conversation || (woken.is_empty() && !unread) {
@@ -222,7 +214,7 @@ fn open(w: &mut Tx, agent: Agent, opening: Opening) -> Result<Taken> {
     w.emit_of(&turn, EventKind::TurnStarted, payload)?;
     let chain = Chain::of(&turn);
     crate::root_limits::turn_opened(w, &agent.agent_id, chain)?;
-    let droid = crate::droids::record::turn_opened(w, &turn)?.map(Box::new);
+    let droid = crate::droids::close::turn_opened(w, &turn)?.map(Box::new);
     Ok(Taken { agent, turn, mail, resumed: false, earlier, over, droid })
 }
 
@@ -233,8 +225,7 @@ fn resume(w: &mut Tx, agent: Agent, mut turn: Turn) -> Result<Taken> {
         turn.parked = None;
         w.turn_put(&turn)?;
     }
-    let mut mail = w.messages_of_turn(turn.turn_id)?;
-    mail.retain(|envelope| envelope.state == MailState::Taken);
+    let mail = taken_mail(w, turn.turn_id)?;
     let payload = json!({ "turn_id": turn.turn_id, "crashes": turn.crashes, "conversation_id": answered(&mail) });
     w.emit_of(&turn, EventKind::TurnResumed, payload)?;
     // A turn that was opened only to be ended, when the daemon died before it could end it.
@@ -247,19 +238,13 @@ fn resume(w: &mut Tx, agent: Agent, mut turn: Turn) -> Result<Taken> {
         }
         _ => None,
     };
-    let droid = crate::droids::record::turn_opened(w, &turn)?.map(Box::new);
+    let droid = crate::droids::close::turn_opened(w, &turn)?.map(Box::new);
     Ok(Taken { agent, turn, mail, resumed: true, earlier: Vec::new(), over, droid })
 }
 
-/// Opens a turn for an operator's tool call. It takes no mail and is independent of the agent's own
-/// turns.
-pub fn open_for_operator(w: &mut Tx, agent_id: &AgentId) -> Result<Turn> {
-    let ctx = w.ctx;
-    operator_turn(w, agent_id, TurnId(ctx.id()))
-}
-
-/// Like [`open_for_operator`], with an id that the caller chooses. So a repeated request finds the
-/// turn that the daemon's death interrupted and opens it again with its journal.
+/// Opens a turn for an operator's tool call. It takes no mail and is independent of the agent's own turns. The caller
+/// chooses its id. So a repeated request finds the turn that the daemon's death interrupted and opens it again with its
+/// journal.
 pub fn operator_turn(w: &mut Tx, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
     let agent = owned(w, agent_id)?;
     let (turn, kind) = match w.turn_get(turn_id)? {
@@ -269,16 +254,13 @@ pub fn operator_turn(w: &mut Tx, agent_id: &AgentId, turn_id: TurnId) -> Result<
         Some(turn) => (Turn { status: TurnStatus::Open, reason: None, ended_at: None, ..turn }, EventKind::TurnResumed),
         None => {
             // In the transaction of the turn, so that a droid that ends meanwhile does nothing more.
-            crate::agent_lookup::may_act(w, &agent)?;
+            crate::lookup::may_act(w, &agent)?;
             let blank = Turn::new(turn_id, agent_id.clone(), RootId(w.ctx.id()), w.ctx.now());
             (Turn { incarnation: agent.incarnation, source: OPERATOR.into(), ..blank }, EventKind::TurnStarted)
         }
     };
     w.turn_put(&turn)?;
-    let event = NewEvent::new(kind, json!({ "turn_id": turn.turn_id, "source": OPERATOR }))
-        .agent(agent_id)
-        .correlation(turn.turn_id);
-    w.emit(event)?;
+    w.emit_of(&turn, kind, json!({ "turn_id": turn.turn_id, "source": OPERATOR }))?;
     Ok(turn)
 }
 
@@ -293,5 +275,109 @@ fn about(envelope: &Envelope) -> String {
         Some(subject) => format!("{subject}: {}", envelope.body),
         None => envelope.body.clone(),
     };
-    ghost_domain::text::clip(&ghost_domain::text::one_line(ghost_domain::text::prefix_bytes(&words, 2_000)), 300)
+    clip(&one_line(prefix_bytes(&words, 2_000)), 300)
+}
+
+/// An agent's next work, as a read of the store shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// There is nothing to do.
+    Nothing,
+    /// Resume the open turn.
+    Resume,
+    /// Open a turn with this mail.
+    Mail {
+        /// The mail, in order.
+        mail: Vec<Envelope>,
+        /// Whether waking mail is left for a later turn. If not, the agent need not check again
+        /// after this turn: later mail brings its own wake-up.
+        more: bool,
+        /// Quiet mail of other sessions, which must be roused; see [`left_behind`].
+        behind: Vec<MessageId>,
+        /// Whether the agent's chat channels have unread messages.
+        unread: bool,
+        /// The skills that the agent holds.
+        skills: Vec<HeldSkill>,
+    },
+}
+
+/// The mail that [`next`] found, to be passed to [`take`].
+#[derive(Clone, Debug)]
+pub struct FoundMail {
+    /// The mail, in order; see [`Next::Mail`].
+    pub mail: Vec<Envelope>,
+    /// Quiet mail that must be roused; see [`Next::Mail`].
+    pub behind: Vec<MessageId>,
+    /// Whether the agent's chat channels have unread messages; see [`Next::Mail`].
+    pub unread: bool,
+    /// Maximum bytes of mail and chat in the turn.
+    pub bytes_max: usize,
+}
+
+/// Determines an agent's next work.
+///
+/// This runs outside the writer, because a scan of the inbox there would hold the writer
+/// for every turn. Only the agent's own turns take its mail, so normally the mail found
+/// here still waits when [`take`] runs; if not, `take` reads the inbox again.
+///
+/// `no_open_turn` is true if the caller has just ended the agent's last turn, so that none can be open.
+/// `bytes_max` is the maximum bytes of mail and chat in the turn.
+pub fn next(r: &mut Tx, agent_id: &AgentId, no_open_turn: bool, bytes_max: usize) -> Result<Next> {
+    let ctx = r.ctx;
+    if !no_open_turn && r.turn_open_of(agent_id)?.is_some() {
+        return Ok(Next::Resume);
+    }
+    let state = r.inbox_state(agent_id, window(ctx))?;
+    let (mail, behind, more) = choose(r, agent_id, state.mail, bytes_max)?;
+    if mail.is_empty() {
+        return Ok(Next::Nothing);
+    }
+    Ok(Next::Mail { mail, more, behind, unread: state.unread, skills: state.skills })
+}
+
+/// The maximum bytes of mail in a turn whose conversation may have `context_bytes`. It is half, so
+/// that the other half is free for the rest of the prompt and for the turn's own work.
+#[must_use]
+pub fn mail_room(context_bytes: u32) -> usize {
+    context_bytes as usize / 2
+}
+
+/// The number of envelopes that are read from an inbox first.
+fn window(ctx: &Context) -> u32 {
+    ctx.limits().turn_mail_max.saturating_mul(2)
+}
+
+/// Chooses the mail of an agent's next turn from the beginning of its inbox. Also returns the mail that must be roused, and
+/// whether waking mail is left then.
+fn choose(
+    r: &mut Tx,
+    agent_id: &AgentId,
+    mut pending: Vec<Envelope>,
+    bytes: usize,
+) -> Result<(Vec<Envelope>, Vec<MessageId>, bool)> {
+    let (limits, window) = (r.ctx.limits(), window(r.ctx));
+    let full = pending.len() >= window as usize;
+    if full && !pending.iter().any(|envelope| envelope.wake) {
+        // Quiet mail fills the window, so waking mail may come after it.
+        pending = r.inbox_ready(agent_id, limits.inbox_max.saturating_mul(2))?;
+    }
+    let room = Room { envelopes: limits.turn_mail_max as usize, bytes };
+    let taken = plan_turn(&pending, room, &r.ctx.jobs());
+    let behind = left_behind(&pending, &taken);
+    let taken: Vec<Envelope> = taken.into_iter().cloned().collect();
+    let waking = |mail: &[Envelope]| mail.iter().filter(|envelope| envelope.wake).count();
+    let more = full || !behind.is_empty() || waking(&pending) > waking(&taken);
+    Ok((taken, behind, more))
+}
+
+/// Returns the mail that [`next`] found, with fresh turn ids and crash counts, if all of it still
+/// waits. Otherwise `None`.
+fn refresh_if_pending(w: &mut StoreTx, mut mail: Vec<Envelope>) -> Result<Option<Vec<Envelope>>> {
+    for envelope in &mut mail {
+        match w.message_state(envelope.message_id)? {
+            Some((MailState::Pending, turn_id, crashes)) => (envelope.turn_id, envelope.crashes) = (turn_id, crashes),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(mail))
 }

@@ -3,9 +3,9 @@
 //!
 //! This module must never execute an order. The supervisor does, and lets an open turn finish.
 
-use crate::agent_lookup::{agent_for, agent_named, gone, may_act, put};
 use crate::asks;
 use crate::droids::family::{self, Parent};
+use crate::lookup::{agent_for, agent_named, gone, may_act, put};
 use crate::prelude::*;
 
 /// Orders an agent to run. Also returns whether that changed anything.

@@ -3,7 +3,7 @@
 
 use ghost_domain::chat::{EVERYONE, check_content, mentions};
 
-use super::channel::{Speaker, channel_named, not_a_member, shown_name};
+use super::read::{Speaker, channel_named, not_a_member, shown_name};
 use crate::mail::{NewMessage, Skipped, hop_limit};
 use crate::prelude::*;
 use crate::root_limits;

@@ -1,4 +1,4 @@
-//! The end of a droid, and the message about it to its parent.
+//! Records of droids: found by id, their turns, their end, and the message about it to the parent.
 //!
 //! The transaction in which a droid ends must also deliver that message, so that no completion is lost. Its status comes
 //! from what happened, never from the droid's words.
@@ -6,11 +6,64 @@
 use ghost_domain::droid::RESULT_BYTES;
 use ghost_domain::reply_tokens::SILENT;
 
-use super::record::{at_work, emit};
-use crate::agent_lookup::{emit_stopped, put};
+use crate::lookup::{emit_stopped, put};
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;
 use crate::turns::ending::Ending;
+
+/// Finds a droid.
+///
+/// # Errors
+/// `InvalidArguments` for an id of another form, `NotFound`.
+pub fn named(r: &mut StoreTx, text: &str) -> Result<Droid> {
+    let text = text.trim();
+    if !droid_id::is_droid(text) {
+        return Err(refusal!(InvalidArguments, "`{}` is not the id of a droid", shown(text, 80))
+            .hint("it is `droid-` and eight hexadecimal digits, as the droid's start returned it")
+            .details(json!({ "field": "droid_id" })));
+    }
+    let missing = || Refusal::not_found("droid", text, None).hint("the list shows your droids");
+    r.droid_get(&text.parse()?)?.ok_or_else(missing)
+}
+
+/// Finds a droid that `by` may steer and end: an agent only its own.
+///
+/// # Errors
+/// Those of [`named`]; `AccessDenied` for another agent's droid.
+pub fn own(r: &mut StoreTx, by: &Party, text: &str) -> Result<Droid> {
+    let droid = named(r, text)?;
+    match by.agent() {
+        Some(agent_id) if *agent_id != droid.parent_id => {
+            Err(refusal!(AccessDenied, "{} is a droid of {}", droid.droid_id, droid.parent_id)
+                .hint("only its parent and operators steer and end it; you may check on it"))
+        }
+        _ => Ok(droid),
+    }
+}
+
+/// The droid with this id, unless it has ended.
+pub(super) fn at_work(r: &mut StoreTx, droid_id: &AgentId) -> Result<Option<Droid>> {
+    Ok(r.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()))
+}
+
+/// Records that a droid's turn was opened. Returns its record; `None` for the turn of another agent.
+pub(crate) fn turn_opened(w: &mut StoreTx, turn: &Turn) -> Result<Option<Droid>> {
+    if !turn.agent_id.is_droid() {
+        return Ok(None);
+    }
+    let Some(mut droid) = w.droid_get(&turn.agent_id)? else { return Ok(None) };
+    if droid.state == DroidState::Pending {
+        droid.state = DroidState::Running;
+        w.droid_put(&droid)?;
+    }
+    Ok(Some(droid))
+}
+
+pub(super) fn emit(w: &mut Tx, kind: EventKind, droid: &Droid, mut payload: Value) -> Result<()> {
+    payload["parent_id"] = json!(droid.parent_id);
+    payload["label"] = json!(droid.label);
+    w.emit(NewEvent::new(kind, payload).agent(&droid.droid_id).correlation(droid.root_id))
+}
 
 /// Records the end of a droid's turn. A run ends with its turn, unless guidance has come that it has not read. A session
 /// reports and waits for more work.
@@ -58,7 +111,7 @@ pub fn turn_ended(w: &mut Tx, turn: &Turn, ending: &Ending) -> Result<()> {
 pub(crate) fn end(w: &mut Tx, mut droid: Droid, state: DroidState, error: Option<Refusal>) -> Result<Droid> {
     // Nothing may start it again. Its inbox is read only if it has mail.
     while w.inbox_depth(&droid.droid_id)? > 0 {
-        let mail: Vec<_> = w.inbox_pending(&droid.droid_id, 500)?.into_iter().map(|mail| mail.message_id).collect();
+        let mail = mail::ids(&w.inbox_pending(&droid.droid_id, 500)?);
         w.message_mark(&mail, MailState::Consumed, None, 0)?;
     }
     droid.state = state;

@@ -4,8 +4,7 @@
 
 use ghost_domain::droid::OVERDUE;
 
-use super::close::{end, report, words};
-use super::record::{at_work, own};
+use super::close::{at_work, end, own, report, words};
 use crate::prelude::*;
 use crate::turns::end::finish;
 use crate::turns::ending::Ending;

@@ -57,7 +57,7 @@ world_test!(start_and_stop_return_whether_they_changed_anything, async |world| {
 
 world_test!(deletion_leaves_a_tombstone_and_nothing_for_a_later_agent, async |world| {
     let turn = world.busy("ada").await.turn_id;
-    let beside = run!(world, |w| turns::open_for_operator(w, &id("ada"))).unwrap().turn_id;
+    let beside = run!(world, |w| operator_turn(w, &id("ada"))).unwrap().turn_id;
     let unread = world.send("ada", "unread").await;
     run!(world, |w| skills::acquire(w, &id("ada"), "git")).unwrap();
     let gone = delete(&world, "ada").await;

@@ -233,7 +233,7 @@ world_test!(a_droid_that_has_ended_stays_ended, async |world| {
     assert_eq!(start().await, Code::Conflict);
     // Nor does an operator act as it.
     let droid_id = ended.droid_id.clone();
-    assert_eq!(code(run!(world, |w| turns::open_for_operator(w, &droid_id))), Code::Conflict);
+    assert_eq!(code(run!(world, |w| operator_turn(w, &droid_id))), Code::Conflict);
     // The daemon dies before the supervisor has stopped it. The next one ends all that are below it.
     let claimed = run!(world, |w| agents::claim_all(w)).unwrap();
     for droid in [&ended, &two, &three] {

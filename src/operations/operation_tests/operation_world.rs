@@ -14,7 +14,8 @@ pub(crate) use super::postgres::cases;
 pub(crate) use crate::agents::{self, NewAgent};
 pub(crate) use crate::approvals::{self, Decision, NewApproval};
 pub(crate) use crate::asks::{self, WaitingCall};
-pub(crate) use crate::budgets::{self, Demand, NewLimits, OWNERS_MAX, Reserved, Settlement, scans};
+pub(crate) use crate::budgets::accounts::scans;
+pub(crate) use crate::budgets::{self, Demand, NewLimits, OWNERS_MAX, Reserved, Settlement};
 pub(crate) use crate::chat::{self, HistoryQuery, NewChannel, NewPost, Speaker};
 pub(crate) use crate::conversations::{self, Handover, IncomingMessage, Outcome, Post, Received, Start};
 pub(crate) use crate::droids::{self, NewDroid};
@@ -530,4 +531,10 @@ pub(crate) async fn arrive(
 /// A message of a party outside, without files.
 pub(crate) fn said(from: Party, text: &str) -> IncomingMessage {
     IncomingMessage { from, content: text.to_owned(), attachments: Vec::new(), reply_to: None, external_id: None }
+}
+
+/// Opens a turn for an operator's tool call.
+pub(crate) fn operator_turn(w: &mut Tx, agent_id: &AgentId) -> Result<Turn> {
+    let turn_id = TurnId(w.ctx.id());
+    turns::operator_turn(w, agent_id, turn_id)
 }

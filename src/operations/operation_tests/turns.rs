@@ -108,7 +108,7 @@ world_test!(an_ended_turn_accepts_no_more_steps, async |world| {
 
 world_test!(an_operators_turn_is_independent_of_the_agents_own, async |world| {
     let own = world.busy("ada").await.turn_id;
-    let beside = run!(world, |w| turns::open_for_operator(w, &id("ada"))).unwrap();
+    let beside = run!(world, |w| operator_turn(w, &id("ada"))).unwrap();
     assert_eq!(read!(world, |r| r.turn_open_of(&id("ada"))?).unwrap().turn_id, own);
     world.finish(own, "done").await.unwrap();
     assert!(world.try_take("ada").await.unwrap().is_none(), "it is not the agent's to go on with");
@@ -134,7 +134,7 @@ world_test!(an_older_epoch_is_refused_everywhere, async |world| {
         code(run!(old, |w| turns::working_turn(w, turn_id))),
         code(old.finish(turn_id, "mine").await),
         code(run!(old, |w| turns::finish(w, turn_id, failed()))),
-        code(run!(old, |w| turns::open_for_operator(w, &id("ada")))),
+        code(run!(old, |w| operator_turn(w, &id("ada")))),
         code(run!(old, |w| agents::crashed(w, &id("ada"), "x"))),
         code(run!(old, |w| agents::restarted(w, &id("ada")))),
         code(run!(old, |w| agents::stopped(w, &id("ada")))),

@@ -7,9 +7,9 @@ use ghost_domain::schedule::slots::TRY_AGAIN;
 use ghost_domain::schedule::slots::{MISSED_MAX, Slots};
 
 use super::runs::{
-    NOTE_MAX, Run, WAITS, blank, emit, get, held, may_change, record, refused, row, skipped, under_way, write,
+    Moment, NOTE_MAX, Run, WAITS, blank, emit, get, held, lately, mail_of, may_change, record, refused, row, skipped,
+    under_way, write,
 };
-use super::text::{self, Moment};
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;
 
@@ -206,9 +206,9 @@ fn fire(
     });
     let limits = w.ctx.limits();
     let own_turn = schedule.mode.own_turn().is_some();
-    let lately = match schedule.kind {
+    let said = match schedule.kind {
         ScheduleKind::Timer | ScheduleKind::Cron if !own_turn => {
-            text::lately(w, &limits, &schedule.agent_id, schedule.conversation_id)?
+            lately(w, &limits, &schedule.agent_id, schedule.conversation_id)?
         }
         _ => String::new(),
     };
@@ -217,10 +217,10 @@ fn fire(
         held: why.as_deref(),
         by_hand,
         report,
-        lately: &lately,
+        lately: &said,
         old: Duration::from_secs(limits.reminder_old_seconds.into()),
     };
-    let (subject, body) = text::mail(schedule, &moment);
+    let (subject, body) = mail_of(schedule, &moment);
     let body = prefix_bytes(&body, limits.message_bytes as usize).to_owned();
     let kind = match schedule.kind {
         ScheduleKind::Timer => Kind::Timer,
@@ -339,8 +339,7 @@ pub(super) fn release_waiting_mail(w: &mut Tx, agent_id: &AgentId) -> Result<()>
     let mut waiting = w.inbox_pending(agent_id, window)?;
     waiting.retain(waits_for_heartbeat);
     if !waiting.is_empty() {
-        let ids: Vec<MessageId> = waiting.iter().map(|envelope| envelope.message_id).collect();
-        w.message_rouse(&ids)?;
+        w.message_rouse(&mail::ids(&waiting))?;
         w.wake(agent_id);
     }
     Ok(())

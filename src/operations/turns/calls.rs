@@ -1,11 +1,12 @@
-//! The records of tool calls: the journal to resume from, the ledger to read, and the feed to
-//! watch.
+//! The records of tool calls: the journal to resume from, the ledger to read, and the feed to watch. Also what an operator
+//! found out of a call whose outcome nobody knew (promise 2): a call whose outcome is known never changes.
 
 use ghost_domain::journal::FilePlan;
 use ghost_domain::text::{cut_json, cut_marked};
 use ghost_domain::usage::BYTES_PER_TOKEN;
 
-use super::ownership::working_turn;
+use crate::lookup::working_turn;
+use crate::mail::{self, NewMessage};
 use crate::prelude::*;
 use crate::{budgets, questions, root_limits};
 
@@ -198,7 +199,7 @@ pub(crate) fn close_open_calls(w: &mut Tx, turn: &Turn) -> Result<()> {
 }
 
 /// The calls of a turn in this state.
-pub(super) fn calls_of(r: &mut StoreTx, turn_id: TurnId, status: CallStatus) -> Result<Vec<LedgerRow>> {
+fn calls_of(r: &mut StoreTx, turn_id: TurnId, status: CallStatus) -> Result<Vec<LedgerRow>> {
     let (turn_id, status) = (Some(turn_id), Some(status));
     Ok(r.call_list(&LedgerFilter { turn_id, status, limit: 1_000, ..LedgerFilter::default() })?)
 }
@@ -210,4 +211,101 @@ fn acts_outside(step: &Step) -> Option<CallId> {
         | Step::CallSliced { call_id, .. } => Some(*call_id),
         _ => None,
     }
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It had its effect.
+    Happened,
+    /// It had none.
+    DidNot,
+}
+
+/// Lets a call of this turn wait until a person says what became of it. Returns the call as it is now: `Unknown` as long as
+/// nobody has said so.
+///
+/// # Errors
+/// `NotFound`, and the refusal of a turn that is over.
+pub fn await_person(w: &mut Tx, turn_id: TurnId, call_id: CallId) -> Result<LedgerRow> {
+    let turn = working_turn(w, turn_id)?;
+    let Some(mut row) = w.call_get(call_id)? else {
+        return Err(Refusal::not_found("call", &call_id.to_string(), None));
+    };
+    if row.status == CallStatus::Started {
+        (row.status, row.error_code) = (CallStatus::Unknown, Some(Code::OutcomeUnknown));
+        w.call_put(&row)?;
+        let payload = json!({ "turn_id": turn_id, "call_id": call_id, "tool": row.tool });
+        w.emit_of(&turn, EventKind::ToolUnsettled, payload)?;
+    }
+    Ok(row)
+}
+
+/// Whether the end of this call is still to come: its turn waits for a person.
+const fn is_awaited(row: &LedgerRow) -> bool {
+    row.duration_ms.is_none()
+}
+
+/// Whether the turn of this call, which has not ended, has asked a person what became of it.
+#[must_use]
+pub fn was_unsettled(row: &LedgerRow) -> bool {
+    is_awaited(row) && row.status != CallStatus::Started
+}
+
+/// Whether a call of this turn waits for a person.
+pub(super) fn awaits_person(w: &mut StoreTx, turn_id: TurnId) -> Result<bool> {
+    Ok(calls_of(w, turn_id, CallStatus::Unknown)?.iter().any(is_awaited))
+}
+
+/// Records what became of a call. A person who settles it twice in the same way changes nothing.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if its outcome was known.
+pub fn settle(w: &mut Tx, by: &Party, call_id: CallId, (settled, note): (Settled, Option<&str>)) -> Result<LedgerRow> {
+    let Some(mut row) = w.call_get(call_id)? else {
+        return Err(Refusal::not_found("call", &call_id.to_string(), None)
+            .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
+    };
+    if row.status == CallStatus::Started {
+        return Err(refusal!(Conflict, "call {call_id} is still running")
+            .hint("wait for its end, or end its turn with `ghostctl turn cancel`"));
+    }
+    if row.status != CallStatus::Unknown {
+        return Err(refusal!(Conflict, "the outcome of call {call_id} is known: {}", row.status)
+            .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
+    }
+    let what = match settled {
+        Settled::Happened => {
+            (row.status, row.error_code) = (CallStatus::Ok, None);
+            "happened"
+        }
+        Settled::DidNot => {
+            (row.status, row.error_code) = (CallStatus::Failed, Some(Code::Cancelled));
+            "did not happen"
+        }
+    };
+    let note = note.map(|note| format!(": {note}")).unwrap_or_default();
+    row.result = Some(w.ctx.redactor.redact(&format!("{by} found out that it {what}{note}")));
+    w.call_put(&row)?;
+    let payload = json!({
+        "turn_id": row.turn_id, "call_id": call_id, "tool": row.tool, "status": row.status, "by": by,
+    });
+    w.emit(NewEvent::new(EventKind::ToolSettled, payload).agent(&row.agent_id).correlation(row.turn_id))?;
+    let turn = w.turn_get(row.turn_id)?;
+    if is_awaited(&row) && turn.is_some_and(|turn| turn.status == TurnStatus::Open) {
+        // The call ends with what the person said.
+        w.signal(Signal::CallSettled(row.agent_id.clone()));
+        return Ok(row);
+    }
+    let text =
+        format!("The outcome of your call {call_id} of {} was unknown. It {what}{note}. Go on from there.", row.tool);
+    let told = NewMessage::new(&row.agent_id, by.clone(), Kind::Message, &text, Chain::root(w.ctx));
+    // A droid takes no messages, and who was deleted needs none. The ledger does not depend on a full inbox.
+    if w.agent_get(&row.agent_id)?.is_some_and(|agent| !agent.is_deleted())
+        && !row.agent_id.is_droid()
+        && mail::would_deliver(w, &told).is_ok()
+    {
+        mail::deliver(w, told)?;
+    }
+    Ok(row)
 }

@@ -3,10 +3,11 @@
 //! journal after a crash. The message becomes a dead letter if its turn keeps crashing or fails for
 //! good. Mail is consumed by an answer, or held.
 
-use super::end::{finish, let_go};
+use super::calls::awaits_person;
+use super::end::{close, finish};
 use super::ending::Ending;
-use super::ownership::working_turn;
-use super::settle::awaits_person;
+use crate::lookup::{taken_mail, working_turn};
+use crate::mail::ids;
 use crate::prelude::*;
 use crate::{budgets, dead_letters, questions};
 
@@ -18,11 +19,11 @@ pub fn crashed(w: &mut Tx, agent_id: &AgentId, reason: &str) -> Result<()> {
     let Some(mut turn) = w.turn_open_of(agent_id)? else { return Ok(()) };
     turn.crashes = turn.crashes.saturating_add(1);
     w.turn_put(&turn)?;
-    let mail = taken_mail(w, &turn)?;
+    let mail = taken_mail(w, turn.turn_id)?;
     let Some(mail) = single(w, &turn, &mail)? else {
         return split(w, turn, &mail, (reason, CRASHED), 1);
     };
-    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+    let ids = ids(&mail);
     budgets::forfeit_held(w, &mut turn)?;
     questions::end_all(w, &mut turn)?;
     w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1)?;
@@ -69,11 +70,11 @@ pub fn review_at_boot(w: &mut Tx) -> Result<()> {
         w.turn_put(&turn)?;
         if turn.stalled_boots >= w.ctx.limits().stalled_boots_max {
             let reason = format!("no progress over {} starts of the daemon", turn.stalled_boots);
-            let mail = taken_mail(w, &turn)?;
+            let mail = taken_mail(w, turn.turn_id)?;
             match single(w, &turn, &mail)? {
                 None => split(w, turn, &mail, (&reason, CRASHED), 1)?,
                 Some(mail) => {
-                    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+                    let ids = ids(&mail);
                     let boots = turn.stalled_boots;
                     dead_letters::end_turn(w, turn, &ids, (&reason, CRASHED), boots)?;
                 }
@@ -88,7 +89,7 @@ pub fn review_at_boot(w: &mut Tx) -> Result<()> {
 /// wake-ups are dropped, because the world creates them again.
 pub fn fail(w: &mut Tx, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
     let turn = working_turn(w, turn_id)?;
-    let mail = taken_mail(w, &turn)?;
+    let mail = taken_mail(w, turn.turn_id)?;
     let reason = refusal.to_string();
     match single(w, &turn, &mail)? {
         None => split(w, turn, &mail, (&reason, refusal.code), 0)?,
@@ -96,7 +97,7 @@ pub fn fail(w: &mut Tx, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
             return finish(w, turn_id, Ending::Failed(refusal));
         }
         Some(mail) => {
-            let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+            let ids = ids(&mail);
             dead_letters::end_turn(w, turn, &ids, (&reason, refusal.code), 0)?;
         }
     }
@@ -121,18 +122,11 @@ fn single(w: &mut StoreTx, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<
     match rest.len() {
         0 => Ok((wakes.len() < 2).then_some(wakes)),
         1 => {
-            let ids: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
-            w.message_mark(&ids, MailState::Consumed, Some(turn.turn_id), 0)?;
+            w.message_mark(&ids(&wakes), MailState::Consumed, Some(turn.turn_id), 0)?;
             Ok(Some(rest))
         }
         _ => Ok(None),
     }
-}
-
-fn taken_mail(w: &mut StoreTx, turn: &Turn) -> Result<Vec<Envelope>> {
-    let mut mail = w.messages_of_turn(turn.turn_id)?;
-    mail.retain(|envelope| envelope.state == MailState::Taken);
-    Ok(mail)
 }
 
 /// Returns a turn's mail to the inbox, so that each message is tried alone. The envelopes keep the
@@ -144,11 +138,10 @@ fn split(w: &mut Tx, mut turn: Turn, mail: &[Envelope], (reason, code): (&str, C
     // A chat wake-up has no text of its own to try again; the turn's digests hold the chat
     // messages.
     let (wakes, mail): (Vec<&Envelope>, Vec<&Envelope>) = mail.iter().partition(|envelope| envelope.is_chat_wake());
-    let wakes: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
-    w.message_mark(&wakes, MailState::Consumed, Some(turn.turn_id), 0)?;
+    w.message_mark(&ids(wakes), MailState::Consumed, Some(turn.turn_id), 0)?;
     let (poisoned, retried): (Vec<&Envelope>, Vec<&Envelope>) =
         mail.into_iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= crashes_max);
-    let ids: Vec<MessageId> = retried.iter().map(|envelope| envelope.message_id).collect();
+    let ids = ids(retried);
     w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes)?;
     // Each message runs alone now, so quiet mail would not join a turn of waking mail.
     w.message_rouse(&ids)?;
@@ -156,12 +149,8 @@ fn split(w: &mut Tx, mut turn: Turn, mail: &[Envelope], (reason, code): (&str, C
         let times = envelope.crashes.saturating_add(crashes);
         dead_letters::create(w, &turn, &[envelope.message_id], (reason, code), times)?;
     }
-    let_go(w, &mut turn)?;
-    turn.status = TurnStatus::Split;
-    turn.parked = None;
-    turn.reason = Some(w.ctx.excerpt(reason, 500));
-    turn.ended_at = Some(w.ctx.now());
-    w.turn_put(&turn)?;
+    let reason = w.ctx.excerpt(reason, 500);
+    close(w, &mut turn, TurnStatus::Split, reason)?;
     let payload = json!({ "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "messages": ids });
     w.emit_of(&turn, EventKind::TurnFinished, payload)?;
     w.wake(&turn.agent_id);

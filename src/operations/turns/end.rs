@@ -3,8 +3,8 @@
 
 use super::calls::close_open_calls;
 use super::ending::Ending;
-use super::ownership::{open_turn, owned};
-use crate::droids::close;
+use crate::droids::close::turn_ended;
+use crate::lookup::{open_turn, owned};
 use crate::prelude::*;
 use crate::{approvals, asks, budgets, conversations, schedules};
 
@@ -96,13 +96,23 @@ pub fn finish(w: &mut Tx, turn_id: TurnId, ending: Ending) -> Result<Turn> {
     }
     emit_end(w, &turn)?;
     if turn.agent_id.is_droid() && turn.source != "operator" {
-        close::turn_ended(w, &turn, &ending)?;
+        turn_ended(w, &turn, &ending)?;
     }
     Ok(turn)
 }
 
+/// Ends a turn without an answer, and what it waits for and holds.
+pub(crate) fn close(w: &mut Tx, turn: &mut Turn, status: TurnStatus, reason: String) -> Result<()> {
+    let_go(w, turn)?;
+    turn.status = status;
+    turn.parked = None;
+    turn.reason = Some(reason);
+    turn.ended_at = Some(w.ctx.now());
+    Ok(w.turn_put(turn)?)
+}
+
 /// Ends what a turn waits for and holds, because it ends before its work does.
-pub(crate) fn let_go(w: &mut Tx, turn: &mut Turn) -> Result<()> {
+fn let_go(w: &mut Tx, turn: &mut Turn) -> Result<()> {
     asks::abandon(w, turn.turn_id)?;
     approvals::cancel(w, turn.turn_id)?;
     budgets::forfeit_held(w, turn)?;
@@ -117,14 +127,7 @@ fn end_of_turn(w: &mut StoreTx, agent: &Agent, turn: &Turn, now: Timestamp) -> R
     // Only a clock that is behind costs a read.
     if agent.last_active_at.is_some_and(|last| now < last) {
         for source in ["mail", "cron"] {
-            let newest = SessionTurns {
-                agent_id: agent.agent_id.clone(),
-                conversation_id: turn.conversation_id,
-                source,
-                from: None,
-                before: None,
-                limit: 1,
-            };
+            let newest = SessionTurns::newest(&agent.agent_id, turn.conversation_id, source, 1);
             for newest in w.session_turns(&newest)? {
                 at = at.max(newest.log_place().ended_at.plus(TICK));
             }

@@ -5,9 +5,9 @@ use ghost_domain::admission::is_unpriced;
 use ghost_domain::transcript::Block;
 use ghost_domain::turn::ParkCause;
 
-use super::ownership::{open_turn, owned, working_turn};
 use super::parking::park_for_budget;
 use crate::budgets::{self, Charged, Demand, Reserved, Settlement, Taken};
+use crate::lookup::{open_turn, owned, working_turn};
 use crate::prelude::*;
 
 /// The log of a turn's session, as its prompt holds it.

@@ -5,7 +5,8 @@
 
 use ghost_domain::turn::{ParkCause, Parked, WaitMode};
 
-use super::ownership::working_turn;
+use crate::lookup::{taken_mail, working_turn};
+use crate::mail::ids;
 use crate::prelude::*;
 
 /// The longest stored reason, in characters.
@@ -52,9 +53,8 @@ fn leave_to_others(w: &mut Tx, turn: &mut Turn) -> Result<()> {
     if turn.rounds > 0 || turn.calls > 0 {
         return Ok(());
     }
-    let mail = w.messages_of_turn(turn.turn_id)?;
-    let other = |mail: &&Envelope| mail.state == MailState::Taken && mail.root_id != turn.root_id;
-    let ids: Vec<MessageId> = mail.iter().filter(other).map(|mail| mail.message_id).collect();
+    let mail = taken_mail(w, turn.turn_id)?;
+    let ids = ids(mail.iter().filter(|mail| mail.root_id != turn.root_id));
     if !ids.is_empty() {
         w.message_mark(&ids, MailState::Pending, None, 0)?;
         turn.other_roots.clear();
