@@ -14,7 +14,7 @@ use ghost_domain::text::{clip, prefix_bytes, shown};
 use ghost_domain::wall_clock::WatchedClock;
 use ghost_domain::{
     Agent, AgentId, ChatWake, Clock, ConversationId, EventId, Limits, Refusal, RootId, Step, Task, Timestamp, Turn,
-    TurnId,
+    TurnId, refusal,
 };
 use ghost_store::{Store, StoreError, Tx as StoreTx};
 use serde::{Deserialize, Serialize};
@@ -392,11 +392,17 @@ pub(crate) fn read_all<T>(
     }
 }
 
-/// A refusal with a code and a formatted message, for example `refusal!(Conflict, "{name} has ended")`.
-macro_rules! refusal {
-    ($code:ident, $($message:tt)+) => {
-        ghost_domain::Refusal::new(ghost_domain::Code::$code, format!($($message)+))
-    };
+/// What was found under an id, or the refusal that there is none.
+pub(crate) fn found<T>(found: Option<T>, what: &str, id: impl ToString, hint: &str) -> Result<T> {
+    found.ok_or_else(|| Refusal::not_found(what, &id.to_string(), None).hint(hint))
+}
+
+/// Refuses a text or a file of more than `most` bytes.
+pub(crate) fn fits(what: &str, bytes: usize, most: u32, hint: &str) -> Result<()> {
+    if bytes <= most as usize {
+        return Ok(());
+    }
+    Err(refusal!(TooLarge, "{what} has {bytes} bytes; the limit is {most}").hint(hint))
 }
 
 /// The refusal for a name that is not there. Without a name that is `near`, the hint is this one.

@@ -125,14 +125,12 @@ pub fn discard(w: &mut Tx, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
 }
 
 fn held(w: &mut StoreTx, id: DeadLetterId) -> Result<DeadLetter> {
-    match w.dead_letter_get(id)? {
-        None => Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")),
-        Some(dead_letter) if dead_letter.status != DeadLetterStatus::Held => {
-            Err(refusal!(Conflict, "dead letter {id} was already {}", dead_letter.status)
-                .hint("only a held dead letter can be retried or dropped; the turns of its agent show what it did"))
-        }
-        Some(dead_letter) => Ok(dead_letter),
+    let dead_letter = found(w.dead_letter_get(id)?, "dead letter", id, "see `ghostctl dead list`")?;
+    if dead_letter.status != DeadLetterStatus::Held {
+        return Err(refusal!(Conflict, "dead letter {id} was already {}", dead_letter.status)
+            .hint("only a held dead letter can be retried or dropped; the turns of its agent show what it did"));
     }
+    Ok(dead_letter)
 }
 
 fn resolve(

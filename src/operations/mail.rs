@@ -131,15 +131,8 @@ fn check(w: &mut Tx, new_message: &NewMessage) -> Result<Waiting> {
 /// Checks what does not depend on the receiver.
 fn check_message(ctx: &Context, new_message: &NewMessage) -> Result<()> {
     let limits = ctx.limits();
-    if new_message.body.len() > limits.message_bytes as usize {
-        return Err(refusal!(
-            TooLarge,
-            "the message has {} bytes; the limit is {}",
-            new_message.body.len(),
-            limits.message_bytes
-        )
-        .hint("write the long part to a workspace file and send its path"));
-    }
+    let hint = "write the long part to a workspace file and send its path";
+    fits("the message", new_message.body.len(), limits.message_bytes, hint)?;
     if new_message.chain.hop > limits.hops_max && new_message.from != Party::System {
         return Err(hop_limit(new_message.chain.hop, limits.hops_max));
     }

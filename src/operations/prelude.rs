@@ -19,4 +19,4 @@ pub(crate) use ghost_store::{Store, StoreError, Tx as StoreTx};
 pub(crate) use serde::{Deserialize, Serialize};
 pub(crate) use serde_json::{Value, json};
 
-pub(crate) use crate::context::{Chain, Context, Result, Tx, at_most, not_among, read_all};
+pub(crate) use crate::context::{Chain, Context, Result, Tx, at_most, fits, found, not_among, read_all};

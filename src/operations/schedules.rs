@@ -85,11 +85,8 @@ pub fn set(w: &mut Tx, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     if matches!(new.kind, ScheduleKind::Timer | ScheduleKind::Cron) {
         not_blank("message", &new.message)?;
     }
-    let max_bytes = limits.message_bytes as usize / 2;
-    if new.message.len() > max_bytes {
-        return Err(refusal!(TooLarge, "the message has {} bytes; the limit is {max_bytes}", new.message.len())
-            .hint("write the long part to a workspace file and name its path"));
-    }
+    let hint = "write the long part to a workspace file and name its path";
+    fits("the message", new.message.len(), limits.message_bytes / 2, hint)?;
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
     }

@@ -44,11 +44,8 @@ pub fn create(w: &mut Tx, by: &Party, new: NewTask) -> Result<Task> {
         return Err(Refusal::new(code, format!("title must have 1 to {TITLE_MAX} characters"))
             .hint("say in one line what to do, and the rest in description"));
     }
-    if new.description.len() > limits.message_bytes as usize {
-        let (bytes, most) = (new.description.len(), limits.message_bytes);
-        return Err(refusal!(TooLarge, "description has {bytes} bytes; the limit is {most}")
-            .hint("write the long part to a workspace file and name its path"));
-    }
+    let hint = "write the long part to a workspace file and name its path";
+    fits("description", new.description.len(), limits.message_bytes, hint)?;
     // Checked here and not only when the owner is notified. A blocked task, or a task that an agent
     // gives itself, sends no mail now. Its later notice comes from the system, which ignores the
     // limit on hops, so a chain could continue for ever.
@@ -345,9 +342,7 @@ const SHOWN_BYTES: usize = 1 << 20;
 /// # Errors
 /// `NotFound`.
 pub fn get(w: &mut StoreTx, task_id: TaskId) -> Result<Task> {
-    w.task_get(task_id)?.ok_or_else(|| {
-        Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id")
-    })
+    found(w.task_get(task_id)?, "task", task_id, "list the tasks to find its task_id")
 }
 
 /// Returns a task with the newest part of its history.

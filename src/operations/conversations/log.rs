@@ -21,11 +21,7 @@ const SAID_BACK: i64 = 16;
 /// # Errors
 /// `NotFound`.
 pub fn get(r: &mut StoreTx, conversation_id: ConversationId) -> Result<Conversation> {
-    match r.conversation_get(conversation_id)? {
-        Some(conversation) => Ok(conversation),
-        None => Err(Refusal::not_found("conversation", &conversation_id.to_string(), None)
-            .hint("see `ghostctl conversation list`")),
-    }
+    found(r.conversation_get(conversation_id)?, "conversation", conversation_id, "see `ghostctl conversation list`")
 }
 
 /// Returns one entry of a conversation.
@@ -33,11 +29,9 @@ pub fn get(r: &mut StoreTx, conversation_id: ConversationId) -> Result<Conversat
 /// # Errors
 /// `NotFound`.
 pub fn entry(r: &mut StoreTx, conversation_id: ConversationId, seq: i64) -> Result<ConversationEntry> {
-    let found = r.conversation_entries(conversation_id, seq.saturating_sub(1), 1)?.into_iter().next();
-    found.filter(|entry| entry.seq == seq).ok_or_else(|| {
-        Refusal::not_found("entry", &format!("{conversation_id}/{seq}"), None)
-            .hint(format!("see `ghostctl conversation show {conversation_id}`"))
-    })
+    let next = r.conversation_entries(conversation_id, seq.saturating_sub(1), 1)?.into_iter().next();
+    let hint = format!("see `ghostctl conversation show {conversation_id}`");
+    found(next.filter(|entry| entry.seq == seq), "entry", format!("{conversation_id}/{seq}"), &hint)
 }
 
 /// The next entry of a conversation, to be completed for [`append`].

@@ -95,11 +95,8 @@ fn is_message(entry: &ConversationEntry) -> bool {
 /// Refuses a text that is empty or too long.
 pub(crate) fn check_length(ctx: &Context, content: &str) -> Result<()> {
     let limit = ctx.limits().message_bytes;
-    if content.len() > limit as usize {
-        return Err(refusal!(TooLarge, "the message has {} bytes; the limit is {limit}", content.len())
-            .hint("write the long part to a workspace file and attach it")
-            .details(json!({ "limit": "message_bytes" })));
-    }
+    fits("the message", content.len(), limit, "write the long part to a workspace file and attach it")
+        .map_err(|refusal| refusal.details(json!({ "limit": "message_bytes" })))?;
     not_blank("text", content)
 }
 

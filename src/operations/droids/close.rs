@@ -22,8 +22,7 @@ pub fn named(r: &mut StoreTx, text: &str) -> Result<Droid> {
             .hint("it is `droid-` and eight hexadecimal digits, as the droid's start returned it")
             .details(json!({ "field": "droid_id" })));
     }
-    let missing = || Refusal::not_found("droid", text, None).hint("the list shows your droids");
-    r.droid_get(&text.parse()?)?.ok_or_else(missing)
+    found(r.droid_get(&text.parse()?)?, "droid", text, "the list shows your droids")
 }
 
 /// Finds a droid that `by` may steer and end: an agent only its own.

@@ -129,10 +129,8 @@ pub(super) fn skipped(w: &mut Tx, schedule: &Schedule, row: &ScheduleRun) -> Res
 /// # Errors
 /// `NotFound`.
 pub fn get(r: &mut StoreTx, schedule_id: ScheduleId) -> Result<Schedule> {
-    r.schedule_get(schedule_id)?.ok_or_else(|| {
-        Refusal::not_found("schedule", &schedule_id.to_string(), None)
-            .hint("a schedule that is over is deleted; list the schedules to see which exist")
-    })
+    let hint = "a schedule that is over is deleted; list the schedules to see which exist";
+    found(r.schedule_get(schedule_id)?, "schedule", schedule_id, hint)
 }
 
 /// Returns all schedules of a kind, of all agents.

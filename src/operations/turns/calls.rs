@@ -262,17 +262,14 @@ pub(super) fn awaits_person(w: &mut StoreTx, turn_id: TurnId) -> Result<bool> {
 /// # Errors
 /// `NotFound`; `Conflict` if its outcome was known.
 pub fn settle(w: &mut Tx, by: &Party, call_id: CallId, (settled, note): (Settled, Option<&str>)) -> Result<LedgerRow> {
-    let Some(mut row) = w.call_get(call_id)? else {
-        return Err(Refusal::not_found("call", &call_id.to_string(), None)
-            .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
-    };
+    let hint = "`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows";
+    let mut row = found(w.call_get(call_id)?, "call", call_id, hint)?;
     if row.status == CallStatus::Started {
         return Err(refusal!(Conflict, "call {call_id} is still running")
             .hint("wait for its end, or end its turn with `ghostctl turn cancel`"));
     }
     if row.status != CallStatus::Unknown {
-        return Err(refusal!(Conflict, "the outcome of call {call_id} is known: {}", row.status)
-            .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
+        return Err(refusal!(Conflict, "the outcome of call {call_id} is known: {}", row.status).hint(hint));
     }
     let what = match settled {
         Settled::Happened => {
