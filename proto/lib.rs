@@ -4,6 +4,8 @@
 //! This crate must never contain a rule or a default. `ghost-control` converts these messages to
 //! domain values.
 
+#![warn(missing_docs)]
+
 pub mod http;
 pub mod json;
 pub mod names;

@@ -14,7 +14,7 @@ use ghost_config::plan::Plan;
 use ghost_config::skills::{Skill, SkillSet, active_room};
 use ghost_config::spec::AgentSpec;
 use ghost_domain::droid::{ROUNDS_MAX, TASK_FILE};
-use ghost_domain::droid_id::DROIDS;
+use ghost_domain::ids::DROIDS;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::tool_catalogue::{CALL, DESCRIBE};
 use ghost_domain::transcript::ToolSpec;

@@ -6,6 +6,8 @@
 //! numbers. Every function depends only on its arguments, so a simulation can repeat it exactly
 //! (promise 8 in `docs/design.md`).
 
+#![warn(missing_docs)]
+
 pub mod admission;
 pub mod agent;
 pub mod approval;

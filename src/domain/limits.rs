@@ -34,65 +34,64 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Pending mail in one inbox.
+    /// Pending messages in one inbox.
     inbox_max: u32 = 1_000, 1, 1_000_000;
-    /// Hops: turns between a root and a message.
+    /// Hops: turns between a root and a message that follows from it.
     hops_max: u32 = 32, 1, 10_000;
-    /// Envelopes in one turn.
+    /// Messages that one turn takes from the inbox.
     turn_mail_max: u32 = 32, 1, 1_000;
-    /// Model calls in one turn (LOOP-03).
+    /// Model calls in one turn.
     turn_rounds_max: u32 = 15, 1, 1_000;
-    /// Seconds of a turn's own work. The time during which it waits for a slot or for a reply is
-    /// excluded (LOOP-03).
+    /// Seconds of work in one turn. Time spent waiting for a model slot, for a budget or for a reply does not count.
     turn_seconds: u32 = 300, 1, 86_400;
     /// Seconds of one tool call.
     call_seconds: u32 = 30, 1, 3_600;
-    /// Seconds of one model call, from its slot to its last byte.
+    /// Seconds of one model call, from the moment it gets its slot to its last byte.
     model_seconds: u32 = 300, 1, 3_600;
-    /// Parallel calls in one turn (TOOL-20).
+    /// Tool calls of one turn that run at the same time. Calls that change the world or a file always run one by one.
     calls_parallel: u32 = 4, 1, 64;
-    /// Tool calls in one answer of a model.
+    /// Tool calls in one model answer.
     calls_per_answer: u32 = 32, 1, 256;
-    /// Output tokens of one model answer, unless the archetype sets another number.
+    /// Tokens of one model answer, unless the archetype sets `max_tokens`.
     answer_tokens: u32 = 4_096, 16, 1_000_000;
-    /// Droids at work in the world (DROID-16).
+    /// Droids at work in the world.
     droids_max: u32 = 8, 1, 1_000;
-    /// Droids of one agent at work (DROID-16).
+    /// Droids of one agent at work.
     droids_per_agent: u32 = 5, 1, 1_000;
-    /// Droids above one another: at 1, droids start no droids (DROID-16).
+    /// Droids above one another: at 1, droids start no droids. Above 1, `droids.tools` must list
+    /// `syscall.droid.spawn`.
     droid_depth_max: u32 = 1, 1, 5;
-    /// Seconds after which an idle droid of mode `session` ends (DROID-13).
+    /// Seconds after which an idle droid of mode `session` ends.
     droid_idle_seconds: u32 = 900, 10, 86_400;
-    /// Seconds after its end for which a droid's agent is kept (DROID-16). Its record and its files stay longer.
+    /// Seconds after its end for which a droid's agent is kept. Its record and files stay longer.
     droid_archive_seconds: u32 = 3_600, 0, 2_592_000;
     /// Bytes of one message body.
     message_bytes: u32 = 65_536, 1, 1_048_576;
-    /// Bytes of one tool call's arguments.
+    /// Bytes of the arguments of one tool call. All calls of one answer together may have `calls_per_answer` times as
+    /// many, but at least 1 MiB and at most 32 MiB. A longer answer is rejected.
     arguments_bytes: u32 = 262_144, 1_024, 4_194_304;
-    /// Bytes of a page that `workspace.read` returns, and of a file that a tool writes (LIM-01).
+    /// Bytes of a file that a tool writes or one `workspace.read` returns.
     file_bytes: u32 = 65_536, 1, 16_777_216;
-    /// Bytes of a tool result as a model sees it (LIM-03).
+    /// Bytes of a tool result that the model sees. Some tools have a larger bound of their own.
     result_view_bytes: u32 = 8_192, 256, 1_048_576;
-    /// Characters of a refusal as a model sees it (LIM-04).
+    /// Characters of a refusal that the model sees.
     error_view_chars: u32 = 400, 40, 10_000;
-    /// Bytes of a result kept in the ledger.
+    /// Bytes of each result kept in the ledger.
     ledger_result_bytes: u32 = 2_000, 0, 1_048_576;
-    /// Bytes of the transcript that is sent to the model. Above it, older tool results are
-    /// truncated first, then the results of the last round. A turn takes mail up to half of it.
+    /// Bytes of conversation sent to the model. If it is longer, old tool results are shortened first, then those of
+    /// the last round. One turn takes at most half of it as mail.
     context_bytes: u32 = 600_000, 4_096, 16_777_216;
-    /// Bytes of a tool's result above which a model sees it once: when it has made its next calls, a note takes the
-    /// result's place. So the input of a turn that reads much grows with what it reads, not with that times its model
-    /// calls.
+    /// Bytes of a tool result above which the model sees it once: after its next calls a note takes the result's
+    /// place. The model must write down what it needs in the answer after the read.
     result_once_bytes: u32 = 16_777_216, 256, 16_777_216;
-    /// Bytes of tools in a request: schemas, and lines of tools whose schemas are left out. A budget counts three
-    /// bytes as a token. If an agent's tools need more, those that are seldom used are deferred.
+    /// Bytes of tools in a request: schemas, and lines of deferred tools. Budgets count three bytes as a token.
     tools_bytes: u32 = 9_000, 4_096, 16_777_216;
-    /// Tokens of its session's log in a prompt, estimated at four bytes each; never more than a quarter of
-    /// `context_bytes`. A full log is cut to half, so that the next prompts have the same beginning (LOOP-01).
+    /// Tokens of the session's log in a prompt, at four bytes each; never more than a quarter of `context_bytes`. A
+    /// full log is cut to half. With 0, an agent remembers nothing of earlier turns.
     session_tokens: u32 = 16_000, 0, 1_000_000;
-    /// Seconds that an ask waits, unless the caller sets another time.
+    /// Seconds that a question waits for its answer by default.
     ask_seconds: u32 = 120, 1, 86_400;
-    /// Open asks in the world.
+    /// Open questions in the world.
     asks_open_max: u32 = 10_000, 1, 1_000_000;
     /// Calls in the world that wait for an operator.
     approvals_pending_max: u32 = 1_000, 1, 1_000_000;
@@ -100,164 +99,162 @@ limits! {
     approvals_per_agent: u32 = 20, 1, 1_000;
     /// Background commands of one agent that run at once.
     processes_per_agent: u32 = 8, 0, 1_000;
-    /// Crashes on one message before it is a dead letter.
+    /// Crashes on one message before it becomes a dead letter.
     crashes_max: u32 = 3, 1, 100;
-    /// Starts of the daemon in a row that find a turn without progress before it is a dead letter
-    /// or split.
+    /// Daemon starts in a row that find a turn without progress before its mail becomes a dead letter.
     stalled_boots_max: u32 = 50, 2, 1_000;
-    /// Dynamic agents in the world.
+    /// Agents in the world that agents or operators created.
     dynamic_agents_max: u32 = 100, 0, 1_000_000;
-    /// Open tasks in the world.
+    /// Tasks in the world that have not ended.
     tasks_open_max: u32 = 10_000, 1, 1_000_000;
-    /// Seconds without work before an agent is put to sleep.
+    /// Idle seconds before an agent is unloaded from memory. Mail loads it again.
     sleep_after_seconds: u32 = 30, 1, 86_400;
-    /// Agents that are awake at once. Other agents that were woken wait for a place; their mail is in the store. An
-    /// agent that waits for another's answer holds no place.
+    /// Agents that are awake at once. Others wait, with their mail in the store; those with mail of people go first.
+    /// Agents that wait for an answer, a model that is down or a budget do not count.
     awake_max: u32 = 2_000, 1, 1_000_000;
-    /// Seconds between sweeps, which search for mail without a wake-up.
+    /// Seconds between two sweeps for mail whose wake-up was lost.
     sweep_seconds: u32 = 60, 1, 86_400;
-    /// Seconds that the turn of a stopping agent may still run (WORLD-15).
+    /// Seconds that open turns may take when an agent or the daemon stops. A turn that waits for a model or a budget
+    /// takes none.
     stop_grace_seconds: u32 = 30, 0, 3_600;
-    /// Events that a subscriber may be behind (CP-08).
+    /// Events that a subscriber may fall behind before it is disconnected.
     subscriber_buffer: u32 = 1_024, 16, 1_048_576;
-    /// Subscribers at the same time.
+    /// Event streams open at the same time.
     subscribers_max: u32 = 256, 1, 100_000;
-    /// Open connections over the network, gRPC and HTTP together; the same number again over Unix
-    /// sockets. Further connections wait.
+    /// Connections over TCP and HTTP together, and as many again over Unix sockets; fewer if `ghostd` may have only
+    /// few files open. Further ones wait.
     connections_max: u32 = 1_024, 1, 100_000;
-    /// Seconds without progress of a reader before its connection or stream is closed.
+    /// Seconds without reading after which a stream or connection is closed.
     reader_stall_seconds: u32 = 30, 1, 3_600;
-    /// Days that events are kept (LIM-40).
+    /// Days of the event feed.
     events_days: u32 = 7, 1, 3_650;
-    /// Days that the journals and consumed mail of ended turns are kept.
+    /// Days of ended turns with their journals and mail, closed questions, settled dead letters, ended tasks, and
+    /// accounts of ended roots.
     journal_days: u32 = 30, 1, 3_650;
-    /// Hours that ended turns of cron jobs with a turn of their own are kept (SCHED-06), with their
-    /// journals and mail. Never longer than `journal_days`.
+    /// Hours of the ended turns of isolated cron jobs, with journals and mail; never longer than `journal_days`. The
+    /// record of runs stays for `schedule_run_days`.
     cron_turn_hours: u32 = 24, 1, 87_600;
-    /// Days that ledger rows are kept.
+    /// Days of the ledger of tool calls.
     ledger_days: u32 = 90, 1, 3_650;
-    /// Days that usage rows are kept.
+    /// Days of usage rows. A deleted agent is remembered for the longest of `events_days`, `journal_days`,
+    /// `ledger_days` and `usage_days`.
     usage_days: u32 = 400, 1, 3_650;
-    /// Days that stored answers to requests are kept.
+    /// Days of stored answers to repeated requests (`Idempotency-Key`, `request_id`).
     requests_days: u32 = 7, 1, 3_650;
-    /// Days that chat messages are kept.
+    /// Days of chat posts.
     chat_days: u32 = 90, 1, 3_650;
-    /// Days that conversations without new messages are kept, and entries of the others.
+    /// Days of conversation entries, and of conversations without new entries.
     conversation_days: u32 = 90, 1, 3_650;
-    /// Days that the runs of schedules are kept.
+    /// Days of schedule runs.
     schedule_run_days: u32 = 30, 1, 3_650;
-    /// Bytes of the database above which old rows are pruned early, oldest first; 0 is no limit.
+    /// Bytes used in the database above which old records are deleted before their days are over; 0 is no limit.
     store_bytes_max: u64 = 0, 0, 1_125_899_906_842_624;
-    /// Bytes of the database above which `status` and an event warn; 0 is never.
+    /// Bytes used in the database from which `ghostctl status` and the event `world.warning` warn; 0 is never.
     store_bytes_warn: u64 = 4_294_967_296, 0, 1_125_899_906_842_624;
-    /// Free bytes of the file systems of the data and the workspace below which no turn goes on; 0 is never.
+    /// Free bytes of the file systems of the data and of the workspace below which no turn goes on; 0 is never.
     free_bytes_min: u64 = 67_108_864, 0, 1_125_899_906_842_624;
-    /// Free bytes of these file systems below which `status` and an event warn; 0 is never.
+    /// Free bytes of these file systems below which `ghostctl status` and the event `world.warning` warn; 0 is never.
     free_bytes_warn: u64 = 1_073_741_824, 0, 1_125_899_906_842_624;
-    /// Free inodes of these file systems below which no turn goes on; below ten times as many, `status` warns; 0 is
+    /// Free inodes of these file systems below which no turn goes on; `status` warns below ten times as many; 0 is
     /// never.
     free_inodes_min: u32 = 1_000, 0, 1_000_000_000;
-    /// Free file descriptors of the daemon below which no turn goes on; below three times as many, `status` warns; 0
-    /// is never.
+    /// Free file descriptors of `ghostd` below which no turn goes on; `status` warns below three times as many; 0 is
+    /// never.
     free_descriptors_min: u32 = 16, 0, 100_000;
-    /// Repetitions of a call with the same result before the loop guard warns (TOOL-21).
+    /// Repetitions before the loop guard warns.
     loop_warn: u32 = 10, 2, 1_000;
-    /// Repetitions before the loop guard refuses the call.
+    /// Repetitions before it blocks the call.
     loop_block: u32 = 20, 2, 1_000;
-    /// Repetitions before the loop guard ends the turn.
+    /// Repetitions before it ends the turn.
     loop_stop: u32 = 30, 2, 1_000;
     /// Chat channels in the world.
     chat_channels_max: u32 = 1_000, 1, 1_000;
     /// Members of one channel.
     chat_members_max: u32 = 10_000, 2, 100_000;
-    /// Bytes of one chat message (CHAT-12).
+    /// Bytes of one post.
     chat_post_bytes: u32 = 16_384, 1, 1_048_576;
-    /// Chat messages of one channel in a turn's digest. The digest gives the number of older unread
-    /// messages.
+    /// Posts of one channel that a turn is shown. Of older unread posts it gets the number.
     chat_digest_posts: u32 = 50, 1, 1_000;
-    /// Bytes of one channel's chat messages in a turn's digest.
+    /// Bytes of one channel's posts that a turn is shown.
     chat_digest_bytes: u32 = 32_768, 1_024, 1_048_576;
-    /// Entries of knowledge in the world.
+    /// Knowledge entries in the world.
     knowledge_entries_max: u32 = 10_000, 1, 1_000_000;
     /// Bytes of one entry's text.
     knowledge_bytes: u32 = 65_536, 1, 1_048_576;
-    /// Earlier versions of an entry that are kept (KNOW-04).
+    /// Earlier versions kept for one entry.
     knowledge_versions: u32 = 10, 0, 1_000;
     /// Keys of the shared state.
     state_keys_max: u32 = 10_000, 1, 1_000_000;
-    /// Bytes of one value as JSON (STATE-02).
+    /// Bytes of one value as JSON.
     state_bytes: u32 = 65_536, 1, 1_048_576;
     /// Timers of one agent.
     timers_max: u32 = 64, 1, 10_000;
     /// Cron jobs of one agent.
     crons_max: u32 = 64, 1, 10_000;
-    /// Watches of one agent (SCHED-03).
+    /// Watches of one agent.
     watches_max: u32 = 32, 1, 10_000;
-    /// Watches in the world. Each uses resources of the operating system.
+    /// Watches in the world. Each one uses file notifications of the operating system.
     world_watches_max: u32 = 1_000, 1, 1_000;
-    /// Files below one watch; the same number of directories and links.
+    /// Files below one watch, and as many directories and links.
     watch_files_max: u32 = 10_000, 1, 1_000_000;
-    /// Runs of one schedule that are kept (SCHED-06).
+    /// Runs kept for one schedule.
     schedule_run_lines: u32 = 2_000, 64, 1_000_000;
-    /// Bytes of one schedule's runs that are kept.
+    /// Bytes of runs kept for one schedule.
     schedule_run_bytes: u32 = 2_000_000, 65_536, 1_073_741_824;
-    /// Recent messages that a reminder recalls (SCHED-07).
+    /// Recent messages that a reminder quotes.
     reminder_messages: u32 = 10, 0, 100;
-    /// Characters of one such message.
+    /// Characters of each quoted message.
     reminder_message_chars: u32 = 220, 20, 10_000;
-    /// Characters of all such messages.
+    /// Characters of all quoted messages.
     reminder_chars: u32 = 700, 20, 100_000;
-    /// Age in seconds at which a reminder mentions that it was set long ago.
+    /// Age in seconds from which a reminder says that it was set long ago.
     reminder_old_seconds: u32 = 86_400, 60, 315_360_000;
-    /// Times in a row that one agent may ask the same agent within one root (HB-07).
+    /// Times in a row that one agent may ask the same other agent within one root.
     reply_rounds_max: u32 = 5, 1, 1_000;
-    /// Minimum seconds between two slots of a cron job.
+    /// Least seconds between two runs of a cron job.
     cron_gap_seconds: u32 = 10, 1, 86_400;
-    /// Characters next to `HEARTBEAT_OK` that are dropped together with it (HB-03).
+    /// Characters that an answer may have beside `HEARTBEAT_OK` and still count as quiet.
     heartbeat_ack_chars: u32 = 300, 0, 100_000;
-    /// Stored conversations with persons or programs outside.
+    /// Conversations that are kept.
     conversations_max: u32 = 10_000, 1, 1_000_000;
-    /// Entries of one conversation. Above it, the oldest are deleted.
+    /// Entries of one conversation; the oldest go first. At twice this number it takes no more.
     conversation_entries_max: u32 = 10_000, 1_000, 1_000_000;
-    /// Held dead letters of one agent. An agent that has this many is stopped.
+    /// Held dead letters of one agent. An agent that reaches it is stopped.
     dead_letters_max: u32 = 100, 1, 1_000_000;
-    /// Changes of one task that are kept. Above it, the oldest are deleted.
+    /// Changes kept for one task; the oldest go first.
     task_history_max: u32 = 1_000, 10, 1_000_000;
-    /// Messages from outside between two reactions in a conversation, if reactions are minimal
-    /// (MSG-14).
+    /// Messages from outside between two reactions where `reactions` is `minimal`.
     reaction_gap: u32 = 5, 1, 1_000;
-    /// Attempts to deliver one message to the outside.
+    /// Attempts to deliver one message.
     delivery_attempts_max: u32 = 8, 1, 100;
-    /// Files attached to one message.
+    /// Files attached to one message to the outside.
     attachments_max: u32 = 16, 1, 1_000;
     /// Bytes of one attached file.
     attachment_bytes: u32 = 10_485_760, 1, 1_073_741_824;
-    /// Messages of one root: all its turns together.
+    /// Messages that follow from one root, over all its turns.
     root_messages_max: u32 = 10_000, 1, 100_000_000;
-    /// Agents that one root may create.
+    /// Agents created within one root.
     root_spawns_max: u32 = 32, 0, 1_000_000;
-    /// Turns that one root may open.
+    /// Turns that follow from one root.
     root_turns_max: u32 = 5_000, 1, 100_000_000;
-    /// Tokens of one root: all its turns together. `ghostctl budget set root:ID` changes it for one
-    /// root; 0 is no limit.
+    /// Tokens spent within one root; 0 is no limit.
     root_tokens_max: u64 = 2_000_000, 0, 1_000_000_000_000_000;
-    /// Turns that one agent may open within a minute. Further mail waits, and one later turn takes
-    /// it together.
+    /// Turns that one agent may begin in a minute. Later mail waits and is taken together.
     agent_turns_per_minute: u32 = 600, 1, 1_000_000;
-    /// Messages in the inboxes of the whole world that no turn has taken.
+    /// Pending messages in the whole world.
     world_mail_max: u32 = 100_000, 1, 100_000_000;
-    /// Times that two agents may send each other the same short text within one root. A higher
-    /// number is treated as a loop.
+    /// Times that two agents may send each other the same short text within one root.
     echoes_max: u32 = 3, 1, 1_000;
     /// Write grants of one agent that hold at the same time.
     grants_max: u32 = 64, 1, 1_000;
-    /// Files that one patch changes.
+    /// Files that one `workspace.patch` changes.
     patch_files_max: u32 = 64, 1, 1_000;
-    /// Files under `output/` that are looked at before and after a command, to index what it changed.
+    /// Files under `output/` that are looked at before and after a command, to index what it changed; 0 looks at
+    /// none.
     output_files_max: u32 = 10_000, 0, 1_000_000;
-    /// Input files of one job.
+    /// Files of one job's input.
     job_files_max: u32 = 200, 1, 10_000;
-    /// Bytes of all input files of one job.
+    /// Bytes of one job's input.
     job_bytes: u32 = 8_388_608, 1, 1_073_741_824;
 }
 

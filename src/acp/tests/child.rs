@@ -1,6 +1,6 @@
 //! Runs with `test_agent.py` as a process.
 // These tests drive a real program in real time; a failure is a panic with a message.
-#![allow(clippy::disallowed_methods, missing_docs, clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod support;
 

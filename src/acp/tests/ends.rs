@@ -1,6 +1,6 @@
 //! The ways in which a run starts, goes on after its process died, and ends.
 // These tests drive a real program in real time; a failure is a panic with a message.
-#![allow(clippy::disallowed_methods, missing_docs, clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod support;
 

@@ -3,7 +3,7 @@
 //! The suite names the scenario and the protocol version in variables. CONFORMANCE.md has the commands.
 
 // An example is a program of one file, with its output on the terminal.
-#![allow(clippy::print_stderr, missing_docs)]
+#![allow(clippy::print_stderr)]
 
 use std::error::Error;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! started again with the older handshake.
 
 // An example prints to the terminal and measures real time: no simulation drives it.
-#![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
+#![allow(clippy::print_stdout, clippy::disallowed_methods)]
 
 use std::error::Error;
 use std::process::Stdio;

@@ -1,7 +1,7 @@
 //! The client against fake servers: one that behaves, and many that do not.
 
 // The time of the tests' runtime stands still: no test waits for real.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 mod suite {
     mod asking;

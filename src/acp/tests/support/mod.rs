@@ -1,6 +1,6 @@
 //! A host that remembers everything, and an agent that says what a test makes it say.
 // These tests drive a real program in real time; a failure is a panic with a message.
-#![allow(clippy::disallowed_methods, dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, dead_code, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
