@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::arguments::parse_duration;
 use crate::commands::{
-    agent, approval, chat, conversation, cost, droid, events, knowledge, message, schedule, talk, task, tool, turn,
-    workspace, world,
+    agent, approval, chat, conversation, cost, events, knowledge, message, schedule, talk, task, tool, turn, workspace,
+    world,
 };
 use crate::complete;
 use crate::connection::Client;
@@ -83,7 +83,7 @@ enum Command {
     Toolbox(tool::Toolbox),
     /// Manage droids, the helpers that agents start: list, show, steer, kill
     #[command(subcommand)]
-    Droid(droid::Droid),
+    Droid(agent::Droid),
     /// Answer calls that wait for an operator: list, show, watch, approve, deny, revoke
     #[command(subcommand)]
     Approval(approval::Approval),
@@ -260,36 +260,19 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
     let zone = environment.zone.clone().filter(|_| !cli.utc);
     let view = View { zone, screen: out.screen() };
     let client = Client::new(target, &environment.tls, cli.timeout, view, on_waiting)?;
-    match cli.command {
-        Command::World(verb) => verb.run(&client).await,
-        Command::Config(verb) => verb.run(&client).await,
-        Command::Agent(verb) => verb.run(&client).await,
-        Command::Tool(verb) => verb.run(&client).await,
-        Command::Droid(verb) => verb.run(&client).await,
-        Command::Toolbox(verb) => verb.run(&client).await,
-        Command::Send(verb) => verb.run(&client).await,
-        Command::Ask(verb) => verb.run(&client).await,
-        Command::Talk(verb) => verb.run(&client, cli.json, out).await,
-        Command::Conversation(verb) => verb.run(&client).await,
-        Command::Session(verb) => verb.run(&client).await,
-        Command::Skill(verb) => verb.run(&client).await,
-        Command::Turn(verb) => verb.run(&client).await,
-        Command::Task(verb) => verb.run(&client).await,
-        Command::Timer(verb) => verb.run(&client).await,
-        Command::Cron(verb) => verb.run(&client).await,
-        Command::Watch(verb) => verb.run(&client).await,
-        Command::Grant(verb) => verb.run(&client).await,
-        Command::Artifact(verb) => verb.run(&client).await,
-        Command::Knowledge(verb) => verb.run(&client).await,
-        Command::State(verb) => verb.run(&client).await,
-        Command::Chat(verb) => verb.run(&client, cli.json, out).await,
-        Command::Approval(verb) => verb.run(&client, cli.json, out).await,
-        Command::Dead(verb) => verb.run(&client).await,
-        Command::Budget(verb) => verb.run(&client).await,
-        Command::Usage(verb) => verb.run(&client).await,
-        Command::Ledger(verb) => verb.run(&client).await,
-        Command::Events(verb) => verb.run(&client, cli.json, out).await,
-        Command::Completions { shell } => completions(&shell),
+    macro_rules! run {
+        ($($prints_itself:ident)*; $($verb:ident)*) => {
+            match cli.command {
+                $(Command::$prints_itself(verb) => verb.run(&client, cli.json, out).await,)*
+                $(Command::$verb(verb) => verb.run(&client).await,)*
+                Command::Completions { shell } => completions(&shell),
+            }
+        };
+    }
+    run! {
+        Approval Chat Events Talk;
+        Agent Artifact Ask Budget Config Conversation Cron Dead Droid Grant Knowledge Ledger Send Session Skill State Task Timer
+        Tool Toolbox Turn Usage Watch World
     }
 }
 

@@ -8,11 +8,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ghost_proto::Call;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
 
 use crate::arguments::unreadable;
 use crate::discovery::{Target, TlsFiles};
@@ -26,7 +30,7 @@ use crate::wait::{Backoff, Deadline, pause};
 use crate::worlds::Stopped;
 
 /// The largest answer that the client accepts, in bytes.
-pub const ANSWER_BYTES: usize = 64 * 1024 * 1024;
+const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// The largest headers and trailers that the client accepts, in bytes. Refusals are sent in a trailer.
 const TRAILER_BYTES: u32 = 1024 * 1024;
 /// The longest token in bytes. It is sent in a header, and servers accept about 8 KiB of headers.
@@ -43,12 +47,12 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const TLS_FILES: &str = "GHOST_TLS_CA is the CA of the daemon's certificate; GHOST_TLS_CERT and GHOST_TLS_KEY are your \
                          certificate and key, issued by the CA that the daemon trusts";
 
-/// The channel type of the generated service clients.
-pub type Transport = InterceptedService<Channel, Bearer>;
+/// The channel.
+type Transport = InterceptedService<Channel, Bearer>;
 
 /// Adds the token to each request.
 #[derive(Clone)]
-pub struct Bearer(Option<MetadataValue<Ascii>>);
+struct Bearer(Option<MetadataValue<Ascii>>);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -110,34 +114,33 @@ impl Client {
         matches!(self.endpoint, Endpoint::Tcp { tls: true, .. })
     }
 
-    /// The channel.
-    pub fn transport(&self) -> Transport {
-        self.transport.clone()
+    async fn ready(&self) -> Result<Grpc<Transport>, Status> {
+        let mut grpc = Grpc::new(self.transport.clone()).max_decoding_message_size(ANSWER_BYTES);
+        let ready = grpc.ready().await;
+        ready.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
+        Ok(grpc)
+    }
+
+    /// Sends a request once.
+    pub async fn once<R: Call>(&self, request: R) -> Result<R::Answer, Status> {
+        let path = PathAndQuery::from_static(R::PATH);
+        self.ready().await?.unary(Request::new(request), path, ProstCodec::default()).await.map(Response::into_inner)
     }
 
     /// Sends a request. Repeats it with back-off while the daemon is unreachable, until the timeout.
-    pub async fn call<R: Clone, T>(
-        &self,
-        request: R,
-        ask: impl AsyncFn(Transport, R) -> Result<Response<T>, Status>,
-    ) -> Result<T, Failure> {
-        self.call_within(self.timeout, request, ask).await
+    pub async fn call<R: Call>(&self, request: R) -> Result<R::Answer, Failure> {
+        self.call_within(self.timeout, request).await
     }
 
     /// Like [`Client::call`] with another time limit, for calls that the daemon itself ends at the timeout.
-    pub async fn call_within<R: Clone, T>(
-        &self,
-        limit: Duration,
-        request: R,
-        ask: impl AsyncFn(Transport, R) -> Result<Response<T>, Status>,
-    ) -> Result<T, Failure> {
+    pub async fn call_within<R: Call>(&self, limit: Duration, request: R) -> Result<R::Answer, Failure> {
         let mut window = self.retry_window(limit);
         loop {
-            match window.deadline.within(ask(self.transport(), request.clone())).await {
+            match window.deadline.within(self.once(request.clone())).await {
                 None => return Err(window.timed_out()),
-                Some(Ok(response)) => {
+                Some(Ok(answer)) => {
                     self.mark_reached();
-                    return Ok(response.into_inner());
+                    return Ok(answer);
                 }
                 Some(Err(status)) => window.wait_or_fail(self, status).await?,
             }
@@ -145,11 +148,10 @@ impl Client {
     }
 
     /// Opens a stream. The inner error is a connection that failed, or the daemon's refusal.
-    pub async fn open<T>(
-        &self,
-        what: &str,
-        opening: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
-    ) -> Result<Result<Streaming<T>, Status>, Failure> {
+    pub async fn open<R: Call>(&self, what: &str, request: R) -> Result<Result<Streaming<R::Answer>, Status>, Failure> {
+        let path = PathAndQuery::from_static(R::PATH);
+        let opening =
+            async { self.ready().await?.server_streaming(Request::new(request), path, ProstCodec::default()).await };
         match Deadline::after(self.timeout).within(opening).await {
             None => Err(Failure::new("timeout", format!("the daemon did not open the {what} in time"))
                 .hint("is it busy? --timeout sets how long to wait")),
@@ -306,41 +308,6 @@ fn tls_config(files: &TlsFiles) -> Result<ClientTlsConfig, Failure> {
         }
     }
     Ok(config)
-}
-
-/// A client of one service: `service!(World, transport)`.
-macro_rules! service {
-    ($service:ident, $transport:expr) => {
-        $crate::connection::services::$service::new($transport)
-            .max_decoding_message_size($crate::connection::ANSWER_BYTES)
-    };
-}
-pub(crate) use service;
-
-/// Calls one method of one service: `rpc!(client, World::status, v1::StatusRequest {})`.
-macro_rules! rpc {
-    ($client:expr, $service:ident :: $method:ident, $request:expr) => {
-        $client.call($request, async |transport, request| {
-            $crate::connection::service!($service, transport).$method(request).await
-        })
-    };
-}
-pub(crate) use rpc;
-
-/// The generated clients, by the names of their services.
-pub mod services {
-    pub use ghost_proto::v1::{
-        agents_client::AgentsClient as Agents, approvals_client::ApprovalsClient as Approvals,
-        artifacts_client::ArtifactsClient as Artifacts, budgets_client::BudgetsClient as Budgets,
-        chat_client::ChatClient as Chat, conversations_client::ConversationsClient as Conversations,
-        droids_client::DroidsClient as Droids, events_client::EventsClient as Events,
-        grants_client::GrantsClient as Grants, knowledge_client::KnowledgeClient as Knowledge,
-        ledger_client::LedgerClient as Ledger, messages_client::MessagesClient as Messages,
-        schedules_client::SchedulesClient as Schedules, sessions_client::SessionsClient as Sessions,
-        skills_client::SkillsClient as Skills, state_client::StateClient as State, tasks_client::TasksClient as Tasks,
-        toolboxes_client::ToolboxesClient as Toolboxes, tools_client::ToolsClient as Tools,
-        turns_client::TurnsClient as Turns, world_client::WorldClient as World,
-    };
 }
 
 /// A part of an answer that is always present, although the wire format makes it optional.

@@ -4,7 +4,7 @@
 
 use clap::builder::Resettable;
 use clap::{Arg, ArgMatches, Command};
-use ghost_proto::names::renamed;
+use ghost_proto::renamed;
 use serde_json::Value;
 
 use crate::failure::Failure;

@@ -3,7 +3,7 @@
 
 use ghost_proto::v1;
 
-use crate::connection::{Client, rpc};
+use crate::connection::Client;
 use crate::failure::Failure;
 
 /// Hexadecimal digits of a full id.
@@ -38,7 +38,7 @@ pub async fn full_id(client: &Client, kind: IdKind, typed: String) -> Result<Str
         return Ok(typed);
     }
     let request = v1::ResolveIdRequest { kind: kind.0.to_owned(), prefix: typed.clone() };
-    match rpc!(client, World::resolve_id, request).await {
+    match client.call(request).await {
         Ok(found) => Ok(found.full_id),
         Err(failure) if failure.code == "not_found" => Ok(typed),
         Err(failure) => Err(failure),

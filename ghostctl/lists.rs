@@ -2,10 +2,12 @@
 //!
 //! On a terminal tables are cut to its width. In a pipe or a file they are complete, one line for each row.
 
+use ghost_proto::Paged;
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::arguments::from_1;
+use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::{Answer, Note, View};
 use crate::text::one_line;
@@ -77,23 +79,20 @@ pub async fn collect<T>(
     }
 }
 
-/// Reads a list: `pages!(client, &bound, Tasks::list, request, tasks)`. The last word is the field of the answer
-/// with the rows.
-macro_rules! pages {
-    ($client:expr, $bound:expr, $service:ident :: $method:ident, $request:expr, $rows:ident) => {
-        async {
-            let first = $request;
-            $crate::lists::collect($bound, async |limit, cursor| {
-                let mut request = first.clone();
-                (request.limit, request.cursor) = (limit, cursor);
-                let page = $crate::connection::rpc!($client, $service::$method, request).await?;
-                Ok((page.$rows, page.next_cursor))
-            })
-            .await
-        }
-    };
+/// Reads a list up to `bound`.
+pub async fn pages<R: Paged>(client: &Client, bound: &Bound, request: R) -> Result<Rows<R::Row>, Failure> {
+    collect(bound, async |limit, cursor| Ok(R::rows(client.call(request.clone().at(limit, cursor)).await?))).await
 }
-pub(crate) use pages;
+
+/// Reads a list up to `bound`, as the answer of a command.
+pub async fn list<R: Paged<Row: Serialize>>(
+    client: &Client,
+    bound: &Bound,
+    request: R,
+    columns: &[Column<R::Row>],
+) -> Result<Answer, Failure> {
+    Ok(pages(client, bound, request).await?.answer(&client.view, columns))
+}
 
 /// Largest width of a cell on a terminal. The last column may be wider.
 const WIDEST: usize = 48;
@@ -108,6 +107,43 @@ const ID_SHORTEST: usize = 13;
 
 /// A column of a table: its head, and its cell of a row.
 pub type Column<R> = (&'static str, fn(&R, &View) -> String);
+
+/// A field of a record as a cell.
+pub trait Cell {
+    fn cell(&self) -> String;
+}
+
+macro_rules! cell {
+    ($($of:ty: $to:expr),*) => {
+        $(impl Cell for $of {
+            fn cell(&self) -> String {
+                $to(self)
+            }
+        })*
+    };
+}
+
+cell!(String: Self::clone, i32: Self::to_string, i64: Self::to_string, u32: Self::to_string, u64: Self::to_string);
+cell!(Vec<String>: |texts: &Self| texts.join(", "));
+
+impl<T: Cell> Cell for Option<T> {
+    fn cell(&self) -> String {
+        self.as_ref().map(Cell::cell).unwrap_or_default()
+    }
+}
+
+/// The columns of a table. After its head, a column has the name of a field, which may be an instant whose `moment` or `age`
+/// is shown; or `=>` and a function of the record.
+macro_rules! columns {
+    (@ $head:literal $field:ident) => { ($head, |row, _| $crate::lists::Cell::cell(&row.$field)) };
+    (@ $head:literal moment $field:ident) => { ($head, |row, view| view.moment(row.$field)) };
+    (@ $head:literal age $field:ident) => { ($head, |row, view| view.age(row.$field)) };
+    (@ $head:literal => $make:expr) => { ($head, $make) };
+    ($($head:literal $($field:ident)* $(=> $make:expr)?),* $(,)?) => {
+        &[$($crate::lists::columns!(@ $head $($field)* $(=> $make)?)),*]
+    };
+}
+pub(crate) use columns;
 
 /// The rows as a table.
 pub fn table<'r, R: 'r>(rows: impl IntoIterator<Item = &'r R>, view: &View, columns: &[Column<R>]) -> String {

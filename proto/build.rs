@@ -37,29 +37,59 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    builder.compile_fds(compiler.file_descriptor_set())?;
-    // Each message of a change has the key under which its answer is stored.
-    let mut changes = String::new();
-    for service in compiler.descriptor_pool().services() {
-        for method in service.methods() {
-            let message = method.input();
-            if message.get_field_by_name("request_id").is_some() {
-                let (name, key) = (message.name(), key_name(service.name(), method.name()));
-                writeln!(
-                    changes,
-                    "impl crate::Change for {name} {{\n\
-                     const METHOD: &'static str = \"{key}\";\n\
-                     fn request_id(&self) -> &str {{ &self.request_id }}\n}}"
-                )?;
-            }
-        }
+    // The daemon stores these answers as JSON and reads them back.
+    for message in ["ReloadResponse", "PlanChange", "ConfigProblem", "ToolboxCheck", "ToolboxTool"] {
+        builder = builder.type_attribute(format!(".ghost.v1.{message}"), "#[derive(serde::Deserialize)]");
     }
-    std::fs::write(out_dir.join("changes.rs"), changes)?;
+    // Stored answers of earlier versions lack it.
+    builder = builder.field_attribute(".ghost.v1.ConfigProblem.field", "#[serde(default)]");
+    builder.compile_fds(compiler.file_descriptor_set())?;
+    let mut calls = String::new();
+    for method in compiler.descriptor_pool().services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+        calls.push_str(&call(&method));
+    }
+    std::fs::write(out_dir.join("calls.rs"), calls)?;
     std::fs::write(out_dir.join("routes.rs"), routes(&compiler.descriptor_pool())?)?;
 
     println!("cargo:rerun-if-changed=ghost/v1");
     println!("cargo:rerun-if-changed=build.rs");
     Ok(())
+}
+
+/// What the request of a method is, as the traits of `calls.rs` say it.
+fn call(method: &MethodDescriptor) -> String {
+    let (input, output) = (method.input(), method.output());
+    let (request, answer) = (input.name(), output.name());
+    let (service, name) = (method.parent_service(), method.name());
+    let mut code = format!(
+        "impl crate::Call for {request} {{\n\
+         type Answer = {answer};\n\
+         const PATH: &'static str = \"/{}/{name}\";\n}}\n",
+        service.full_name()
+    );
+    if input.get_field_by_name("request_id").is_some() {
+        code.push_str(&format!(
+            "impl crate::Change for {request} {{\n\
+             const METHOD: &'static str = \"{}\";\n\
+             fn request_id(&self) -> &str {{ &self.request_id }}\n}}\n",
+            key_name(service.name(), name)
+        ));
+    }
+    let mut fields: Vec<FieldDescriptor> = output.fields().collect();
+    fields.sort_by_key(FieldDescriptor::number);
+    let row = |field: &FieldDescriptor| match field.kind() {
+        Kind::Message(row) if field.is_list() => Some((field.name().to_owned(), row.name().to_owned())),
+        _ => None,
+    };
+    if let Some((rows, row)) = fields.iter().find_map(row).filter(|_| input.get_field_by_name("cursor").is_some()) {
+        code.push_str(&format!(
+            "impl crate::Paged for {request} {{\n\
+             type Row = {row};\n\
+             fn at(self, limit: u32, cursor: String) -> Self {{ Self {{ limit, cursor, ..self }} }}\n\
+             fn rows(answer: {answer}) -> (Vec<{row}>, String) {{ (answer.{rows}, answer.next_cursor) }}\n}}\n"
+        ));
+    }
+    code
 }
 
 /// The name of a method in the key of a change: `messages.retry_dead` for `Messages` and `RetryDead`.

@@ -8,7 +8,6 @@
 
 pub mod http;
 pub mod json;
-pub mod names;
 
 /// Metadata key of the trailer with a refusal: the JSON object `{error, code, hint?, details?}`.
 pub const REFUSAL_TRAILER: &str = "ghost-refusal-bin";
@@ -21,8 +20,18 @@ pub const LAST_SEQ_TRAILER: &str = "ghost-last-seq";
 /// The compiled descriptors of all services, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ghost_descriptors.bin"));
 
+// `build.rs` writes the implementations of these traits.
+
+/// A request of one method.
+pub trait Call: prost::Message + Clone + Default + 'static {
+    /// The answer of the method, or one item of its stream.
+    type Answer: prost::Message + Default + 'static;
+    /// The path of the method, such as `/ghost.v1.Messages/Send`.
+    const PATH: &'static str;
+}
+
 /// A request that changes something.
-pub trait Change: prost::Message {
+pub trait Change: Call {
     /// The name of its method in the key under which its answer is stored, such as `messages.send`.
     const METHOD: &'static str;
 
@@ -30,12 +39,83 @@ pub trait Change: prost::Message {
     fn request_id(&self) -> &str;
 }
 
+/// A request for one page of a list.
+pub trait Paged: Call {
+    /// A row of the list.
+    type Row;
+
+    /// The request for the page of at most `limit` rows at `cursor`.
+    #[must_use]
+    fn at(self, limit: u32, cursor: String) -> Self;
+
+    /// The rows of an answer, and the cursor of the next page, which is empty at the end.
+    fn rows(answer: Self::Answer) -> (Vec<Self::Row>, String);
+}
+
 /// Package `ghost.v1`: messages and clients (`*_client`).
 #[allow(missing_docs)] // generated code besides the messages has no comments: enums of oneofs, clients
 pub mod v1 {
     tonic::include_proto!("ghost.v1");
-    include!(concat!(env!("OUT_DIR"), "/changes.rs"));
+    include!(concat!(env!("OUT_DIR"), "/calls.rs"));
+}
+
+// A refusal names the wrong field by its wire name; a user of `ghostctl` or HTTP needs the name of the option or parameter.
+
+/// Replaces each word of `text` for which `name` returns a replacement. Text in backticks stays as
+/// it is. A word is a run of letters, digits and underscores.
+#[must_use]
+pub fn renamed(text: &str, name: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (at, part) in text.split('`').enumerate() {
+        if at > 0 {
+            out.push('`');
+        }
+        // Odd parts are inside backticks.
+        if at % 2 == 1 {
+            out.push_str(part);
+            continue;
+        }
+        for piece in part.split_inclusive(|c| !is_part(c)) {
+            let word = piece.trim_end_matches(|c| !is_part(c));
+            match name(word) {
+                Some(name) => out.push_str(&name),
+                None => out.push_str(word),
+            }
+            out.push_str(&piece[word.len()..]);
+        }
+    }
+    out
+}
+
+fn is_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod renamed_tests {
+    use super::*;
+
+    fn name(word: &str) -> Option<String> {
+        match word {
+            "after_seq" => Some("--after".to_owned()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn words_are_replaced_whole_and_never_what_somebody_wrote() {
+        for (text, wanted) in [
+            ("after_seq is 9; read on with after_seq.", "--after is 9; read on with --after."),
+            ("`after_seq` is no tool, my_after_seq neither", "`after_seq` is no tool, my_after_seq neither"),
+            ("(after_seq)", "(--after)"),
+            ("an open ` and after_seq", "an open ` and after_seq"),
+            ("é after_seqs, äafter_seq", "é after_seqs, äafter_seq"),
+            ("", ""),
+        ] {
+            assert_eq!(renamed(text, name), wanted);
+        }
+    }
+}

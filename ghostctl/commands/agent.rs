@@ -1,4 +1,4 @@
-//! `ghostctl agent`
+//! `ghostctl agent` and `ghostctl droid`: the agents of a world, and the helpers that they start.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use serde_json::json;
 use super::tool::description;
 use crate::arguments::{from_1, millis, optional_text, parse_duration};
 use crate::commands::prelude::*;
+use crate::text::one_line;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Agent {
@@ -121,27 +122,18 @@ pub enum Agent {
     },
 }
 
-const AGENTS: &[Column<v1::Agent>] = &[
-    ("AGENT", |agent, _| agent.agent_id.clone()),
-    ("ARCHETYPE", |agent, _| agent.archetype.clone()),
-    ("STATUS", |agent, _| agent.status.clone()),
-    ("ACTIVITY", |agent, _| agent.activity.clone().unwrap_or_default()),
-    ("KIND", |agent, _| agent.kind.clone()),
-    ("RESTARTS", |agent, _| agent.restarts.to_string()),
-    ("REASON", |agent, _| agent.status_reason.clone().unwrap_or_default()),
+const AGENTS: &[Column<v1::Agent>] = columns![
+    "AGENT" agent_id, "ARCHETYPE" archetype, "STATUS" status, "ACTIVITY" activity, "KIND" kind,
+    "RESTARTS" restarts, "REASON" status_reason,
 ];
 
-const FILES: &[Column<MemoryFile>] = &[
-    ("PATH", |file, _| file.path.clone()),
-    ("BYTES", |file, _| file.size_bytes.to_string()),
-    ("MODIFIED", |file, view| view.when(file.modified_at_ms)),
+const FILES: &[Column<MemoryFile>] = columns![
+    "PATH" path, "BYTES" size_bytes,
+    "MODIFIED" => |file, view| view.when(file.modified_at_ms),
 ];
 
-const SECTIONS: &[Column<PromptSection>] = &[
-    ("PART", |section, _| section.part.clone()),
-    ("SECTION", |section, _| section.name.clone()),
-    ("BYTES", |section, _| section.bytes.to_string()),
-    ("TOKENS AT 3 BYTES", |section, _| section.estimated_tokens.to_string()),
+const SECTIONS: &[Column<PromptSection>] = columns![
+    "PART" part, "SECTION" name, "BYTES" bytes, "TOKENS AT 3 BYTES" estimated_tokens,
 ];
 
 impl Agent {
@@ -150,16 +142,16 @@ impl Agent {
         match self {
             Self::List { status, archetype, deleted, bound } => {
                 let request = v1::ListAgentsRequest { status, archetype, deleted, ..<_>::default() };
-                Ok(pages!(client, &bound, Agents::list, request, agents).await?.answer(&client.view, AGENTS))
+                list(client, &bound, request, AGENTS).await
             }
             Self::Create { archetype, id: agent_id, name, goal } => {
                 let (goal, overrides_json) = (optional_text(goal)?, String::new());
                 let request = v1::CreateAgentRequest { request_id, archetype, agent_id, name, goal, overrides_json };
-                changed(rpc!(client, Agents::create, request).await?, "created")
+                changed(client.call(request).await?, "created")
             }
             Self::Get { agent_id } => get(client, agent_id).await,
             Self::Inspect { agent_id, path, limit } => {
-                let answer = rpc!(client, Agents::inspect, v1::InspectAgentRequest { agent_id, path, limit }).await?;
+                let answer = client.call(v1::InspectAgentRequest { agent_id, path, limit }).await?;
                 let mut text = match &answer.content {
                     Some(content) => content.clone(),
                     None if answer.files.is_empty() => "no memory files\n".to_owned(),
@@ -171,16 +163,16 @@ impl Agent {
                 Ok(Answer::new(&answer, text))
             }
             Self::Start { agent_id } => {
-                changed(rpc!(client, Agents::start, v1::StartAgentRequest { request_id, agent_id }).await?, "started")
+                changed(client.call(v1::StartAgentRequest { request_id, agent_id }).await?, "started")
             }
             Self::Stop { agent_id, reason, grace } => {
                 let (reason, grace_ms) = (optional_text(reason)?, grace.map(millis));
                 let request = v1::StopAgentRequest { request_id, agent_id, reason, grace_ms };
-                changed(rpc!(client, Agents::stop, request).await?, "stop requested")
+                changed(client.call(request).await?, "stop requested")
             }
             Self::Delete { agent_id, reason } => {
                 let request = v1::DeleteAgentRequest { request_id, agent_id, reason: optional_text(reason)? };
-                changed(rpc!(client, Agents::delete, request).await?, "deleted")
+                changed(client.call(request).await?, "deleted")
             }
             Self::Prompt { agent_id } => prompt(client, agent_id).await,
         }
@@ -188,7 +180,7 @@ impl Agent {
 }
 
 async fn get(client: &Client, agent_id: String) -> Result<Answer, Failure> {
-    let answer = rpc!(client, Agents::get, v1::GetAgentRequest { agent_id }).await?;
+    let answer = client.call(v1::GetAgentRequest { agent_id }).await?;
     let GetAgentResponse { agent, turn_id, inbox_pending, model, tools, access, cannot_run, waits, .. } =
         answer.clone();
     let agent = required(agent, "agent")?;
@@ -251,7 +243,7 @@ fn left_undone(agent_id: &str, left: &AgentLeft) -> String {
 }
 
 async fn prompt(client: &Client, agent_id: String) -> Result<Answer, Failure> {
-    let prompt = rpc!(client, Agents::prompt, v1::AgentPromptRequest { agent_id: agent_id.clone() }).await?;
+    let prompt = client.call(v1::AgentPromptRequest { agent_id: agent_id.clone() }).await?;
     let mut total = PromptSection { part: "total".into(), ..PromptSection::default() };
     for section in &prompt.sections {
         total.bytes = total.bytes.saturating_add(section.bytes);
@@ -280,4 +272,117 @@ async fn prompt(client: &Client, agent_id: String) -> Result<Answer, Failure> {
         "sections": prompt.sections,
     });
     Ok(Answer::new(&json, text.trim_end()))
+}
+
+/// Characters of a task in the table.
+const TASK_CHARS: usize = 60;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Droid {
+    /// List droids, also those that have ended
+    ///
+    /// Examples:
+    ///   ghostctl droid list
+    ///   ghostctl droid list --agent praxis --live
+    #[command(verbatim_doc_comment)]
+    List {
+        /// Show only droids of this agent
+        #[arg(long = "agent", id = "parent_id", value_name = "A")]
+        agent: Option<String>,
+        /// Show only droids that have not ended
+        #[arg(long)]
+        live: bool,
+        #[command(flatten)]
+        bound: Bound,
+    },
+    /// Show a droid: its state, task, tools and result
+    ///
+    /// Examples:
+    ///   ghostctl droid show droid-1a2b3c4d
+    ///   ghostctl --json droid show droid-1a2b3c4d | jq .error
+    #[command(verbatim_doc_comment)]
+    Show {
+        /// Droid id
+        droid_id: String,
+    },
+    /// Give a droid guidance; it reads it before its next answer
+    ///
+    /// Examples:
+    ///   ghostctl droid steer droid-1a2b3c4d 'Leave the drafts out'
+    #[command(verbatim_doc_comment)]
+    Steer {
+        /// Droid id
+        droid_id: String,
+        /// What it should know or do
+        message: String,
+    },
+    /// End a droid; its parent is told
+    ///
+    /// Examples:
+    ///   ghostctl droid kill droid-1a2b3c4d --reason 'no longer needed'
+    #[command(verbatim_doc_comment)]
+    Kill {
+        /// Droid id
+        droid_id: String,
+        /// Why, for its parent
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+}
+
+const DROIDS: &[Column<v1::Droid>] = columns![
+    "DROID" droid_id, "PARENT" parent_id, "STATE" state, "STARTED" moment created_at_ms, "LABEL" label,
+    "TASK" => |droid, _| one_line(&droid.task, TASK_CHARS),
+];
+
+impl Droid {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request_id = new_request_id();
+        match self {
+            Self::List { agent: parent_id, live, bound } => {
+                let request = v1::ListDroidsRequest { parent_id, live, ..<_>::default() };
+                list(client, &bound, request, DROIDS).await
+            }
+            Self::Show { droid_id } => {
+                let droid = client.call(v1::GetDroidRequest { droid_id }).await?;
+                Ok(Answer::new(&droid, droid_text(&droid, &client.view)))
+            }
+            Self::Steer { droid_id, message } => {
+                let droid = client.call(v1::SteerDroidRequest { request_id, droid_id, message }).await?;
+                Ok(Answer::new(&droid, format!("{} reads it before its next answer\n", droid.droid_id)))
+            }
+            Self::Kill { droid_id, reason } => {
+                let droid = client.call(v1::KillDroidRequest { request_id, droid_id, reason }).await?;
+                Ok(Answer::new(&droid, format!("{} is {}\n", droid.droid_id, droid.state)))
+            }
+        }
+    }
+}
+
+/// A droid in lines.
+fn droid_text(droid: &v1::Droid, view: &View) -> String {
+    let v1::Droid { droid_id, parent_id, state, mode, rounds, calls, .. } = droid;
+    let label = droid.label.as_deref().map(|label| format!(" ({label})")).unwrap_or_default();
+    let end = match droid.ended_at_ms {
+        Some(ended) => format!("ended {}", view.moment(ended)),
+        None => format!("its time is over {}", view.moment(droid.deadline_at_ms)),
+    };
+    let tokens = format!("{} tokens in, {} tokens out", droid.input_tokens, droid.output_tokens);
+    let mut lines = vec![
+        format!("{droid_id}{label}: {state}, a droid of {parent_id} (mode {mode})"),
+        format!("started {}, {end}", view.moment(droid.created_at_ms)),
+        format!("output: {}", droid.output_path),
+        format!("tools: {}", droid.tools.join(", ")),
+        format!("used: {rounds} model calls, {calls} tool calls, {tokens}"),
+    ];
+    if let Some(error) = &droid.error_json {
+        let error = parsed(error);
+        let part = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        lines.push(format!("error: {}: {}", part("code"), part("error")));
+    }
+    lines.push(format!("\nTask:\n{}", droid.task.trim_end()));
+    if let Some(result) = &droid.result {
+        lines.push(format!("\nAnswer:\n{}", result.trim_end()));
+    }
+    lines.join("\n") + "\n"
 }

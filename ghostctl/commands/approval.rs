@@ -97,13 +97,10 @@ pub enum Approval {
     },
 }
 
-const APPROVALS: &[Column<v1::Approval>] = &[
-    ("APPROVAL", |row, _| row.approval_id.clone()),
-    ("AGENT", |row, _| row.agent_id.clone()),
-    ("STATUS", |row, _| if row.always { format!("{} always", row.status) } else { row.status.clone() }),
-    ("SINCE", |row, view| view.moment(row.requested_at_ms)),
-    ("EXPIRES", |row, view| view.moment(row.expires_at_ms)),
-    ("WHAT", |row, _| row.summary.clone()),
+const APPROVALS: &[Column<v1::Approval>] = columns![
+    "APPROVAL" approval_id, "AGENT" agent_id,
+    "STATUS" => |row, _| if row.always { format!("{} always", row.status) } else { row.status.clone() },
+    "SINCE" moment requested_at_ms, "EXPIRES" moment expires_at_ms, "WHAT" summary,
 ];
 
 impl Approval {
@@ -111,12 +108,11 @@ impl Approval {
         match self {
             Self::List { agent: agent_id, status, always, bound } => {
                 let request = v1::ListApprovalsRequest { agent_id, status, always, ..<_>::default() };
-                let approvals = pages!(client, &bound, Approvals::list, request, approvals).await?;
-                Ok(approvals.answer(&client.view, APPROVALS))
+                list(client, &bound, request, APPROVALS).await
             }
             Self::Show { approval_id } => {
                 let approval_id = ids::full_id(client, ids::APPROVAL, approval_id).await?;
-                let approval = rpc!(client, Approvals::get, v1::GetApprovalRequest { approval_id }).await?;
+                let approval = client.call(v1::GetApprovalRequest { approval_id }).await?;
                 Ok(Answer::new(&approval, whole(&approval, &client.view)))
             }
             Self::Watch {} => watch(client, as_json, out).await,
@@ -139,7 +135,7 @@ impl Approval {
             Self::Revoke { approval_id } => {
                 let approval_id = ids::full_id(client, ids::APPROVAL, approval_id).await?;
                 let request = v1::RevokeApprovalRequest { request_id: new_request_id(), approval_id };
-                let approval = rpc!(client, Approvals::revoke, request).await?;
+                let approval = client.call(request).await?;
                 let text = format!("{} asks again before: {}", approval.agent_id, approval.summary);
                 Ok(Answer::new(&approval, text))
             }
@@ -157,7 +153,7 @@ fn field(text: &str) -> Result<(String, String), String> {
 async fn decide(client: &Client, typed: String, decision: v1::DecideApprovalRequest) -> Result<Answer, Failure> {
     let approval_id = ids::full_id(client, ids::APPROVAL, typed).await?;
     let request = v1::DecideApprovalRequest { request_id: new_request_id(), approval_id, ..decision };
-    let approval = rpc!(client, Approvals::decide, request).await?;
+    let approval = client.call(request).await?;
     let v1::Approval { tool, agent_id, status, summary, .. } = &approval;
     let always = if approval.always { ", also for later calls" } else { "" };
     let text = format!("the call of {tool} by {agent_id} is {status}{always}: {summary}");
@@ -199,8 +195,8 @@ fn whole(approval: &v1::Approval, view: &View) -> String {
 async fn watch(client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
     let view = client.view.clone();
     // Read before the list, so that no request between the two is missed. One may be printed twice.
-    let from = rpc!(client, World::status, v1::StatusRequest {}).await?.last_seq;
-    let waiting = pages!(client, &Bound::ALL, Approvals::list, v1::ListApprovalsRequest::default(), approvals).await?;
+    let from = client.call(v1::StatusRequest {}).await?.last_seq;
+    let waiting = pages(client, &Bound::ALL, v1::ListApprovalsRequest::default()).await?;
     for approval in &waiting.rows {
         let waits = (approval.requested_at_ms, &*approval.approval_id, &*approval.agent_id);
         out.text(&match as_json {

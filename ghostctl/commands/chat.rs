@@ -106,13 +106,12 @@ pub enum Chat {
     Watch(Watch),
 }
 
-const CHANNELS: &[Column<Channel>] = &[
-    ("CHANNEL", |channel, _| channel.channel.clone()),
-    ("GATED", |channel, _| if channel.gated { "yes" } else { "no" }.to_owned()),
-    ("POSTS", |channel, _| channel.last_seq.to_string()),
-    ("CREATOR", |channel, _| channel.creator.clone()),
-    ("MEMBERS", |channel, _| member_names(channel)),
-    ("TOPIC", |channel, _| channel.topic.clone().unwrap_or_default()),
+const CHANNELS: &[Column<Channel>] = columns![
+    "CHANNEL" channel,
+    "GATED" => |channel, _| if channel.gated { "yes" } else { "no" }.to_owned(),
+    "POSTS" last_seq, "CREATOR" creator,
+    "MEMBERS" => |channel, _| member_names(channel),
+    "TOPIC" topic,
 ];
 
 impl Chat {
@@ -125,7 +124,7 @@ impl Chat {
                 let topic = optional_text(topic)?;
                 let request =
                     v1::CreateChannelRequest { request_id, channel, members, skip_creator, gated, topic, as_agent };
-                let created = rpc!(client, Chat::create, request).await?;
+                let created = client.call(request).await?;
                 let channel = required(created.channel.as_ref(), "channel")?;
                 let gated = if channel.gated { "gated" } else { "ungated" };
                 let text = format!("#{} ({gated}): {}", channel.channel, member_names(channel));
@@ -137,15 +136,15 @@ impl Chat {
             }
             Self::Invite { channel, agent_id, as_agent } => {
                 let request = v1::InviteRequest { request_id, channel, agent_id, as_agent };
-                Ok(changed(&rpc!(client, Chat::invite, request).await?))
+                Ok(changed(&client.call(request).await?))
             }
             Self::Remove { channel, agent_id, as_agent } => {
                 let request = v1::RemoveMemberRequest { request_id, channel, agent_id, as_agent };
-                Ok(changed(&rpc!(client, Chat::remove, request).await?))
+                Ok(changed(&client.call(request).await?))
             }
             Self::List { agent: agent_id, bound } => {
                 let request = v1::ListChannelsRequest { agent_id, ..<_>::default() };
-                Ok(pages!(client, &bound, Chat::list, request, channels).await?.answer(&client.view, CHANNELS))
+                list(client, &bound, request, CHANNELS).await
             }
             Self::History(verb) => verb.run(client).await,
             Self::Watch(verb) => verb.run(client, as_json, out).await,
@@ -163,7 +162,7 @@ fn member_names(channel: &Channel) -> String {
 }
 
 async fn send(client: &Client, request: v1::PostRequest) -> Result<Answer, Failure> {
-    let posted = rpc!(client, Chat::post, request).await?;
+    let posted = client.call(request).await?;
     let message = required(posted.message, "message")?;
     let mut json = json::value(&message);
     json["delivered"] = posted.delivered.into();
@@ -246,7 +245,7 @@ impl History {
         let request = self.request(1, before, after);
         // A refusal means that the earlier chat messages are pruned. Any error here must not fail
         // the command.
-        let beyond = rpc!(client, Chat::history, request).await.ok()?;
+        let beyond = client.call(request).await.ok()?;
         beyond.messages.first().map(|_| match forwards {
             true => format!("only the first {} are shown; --after {last} shows later ones", self.limit),
             false => format!("only the last {} are shown; --before {first} shows earlier ones", self.limit),
@@ -271,7 +270,7 @@ impl History {
         loop {
             let read = u32::try_from(posts.len()).unwrap_or(u32::MAX);
             let request = self.request(self.limit.saturating_sub(read), before_seq, after_seq);
-            let page = match rpc!(client, Chat::history, request).await {
+            let page = match client.call(request).await {
                 Ok(page) => page,
                 // Chat messages before the first page may have been pruned. That is the end of the
                 // history, not an error.
@@ -323,7 +322,7 @@ impl Watch {
         };
         // The event position is read before the history. A chat message that arrives in between is
         // in both, and the filter on `shown` prints it once.
-        let from = rpc!(client, World::status, v1::StatusRequest {}).await?.last_seq;
+        let from = client.call(v1::StatusRequest {}).await?.last_seq;
         let mut shown = match self.after {
             Some(after) => self.past(client, after, &form, out).await?,
             None => self.newest(client).await?,
@@ -350,7 +349,7 @@ impl Watch {
 
     /// Sequence number of the newest chat message; 0 if there is none.
     async fn newest(&self, client: &Client) -> Result<i64, Failure> {
-        let page = rpc!(client, Chat::history, self.request(1, None)).await?;
+        let page = client.call(self.request(1, None)).await?;
         Ok(page.messages.last().map_or(0, |message| message.seq))
     }
 
@@ -363,7 +362,7 @@ impl Watch {
         out: &mut Output,
     ) -> Result<i64, Failure> {
         loop {
-            let page = rpc!(client, Chat::history, self.request(PAGE, Some(after))).await?;
+            let page = client.call(self.request(PAGE, Some(after))).await?;
             let Some(last) = page.messages.last() else { return Ok(after) };
             after = last.seq;
             for message in &page.messages {

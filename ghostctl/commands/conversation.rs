@@ -79,16 +79,10 @@ pub enum Conversation {
     },
 }
 
-const CONVERSATIONS: &[Column<v1::Conversation>] = &[
-    ("CONVERSATION", |conversation, _| conversation.conversation_id.clone()),
-    ("OWNER", |conversation, _| conversation.owner.clone()),
-    ("WITH", |conversation, _| conversation.party.clone()),
-    ("ADAPTER", |conversation, _| conversation.adapter.clone()),
-    ("LAST", |conversation, _| conversation.last_seq.to_string()),
-    ("STATE", |conversation, _| if conversation.ended_at_ms.is_some() { "ended" } else { "open" }.to_owned()),
-    ("UPDATED", |conversation, view| view.moment(conversation.updated_at_ms)),
-    ("AGE", |conversation, view| view.age(conversation.updated_at_ms)),
-    ("THREAD", |conversation, _| conversation.thread.clone()),
+const CONVERSATIONS: &[Column<v1::Conversation>] = columns![
+    "CONVERSATION" conversation_id, "OWNER" owner, "WITH" party, "ADAPTER" adapter, "LAST" last_seq,
+    "STATE" => |conversation, _| if conversation.ended_at_ms.is_some() { "ended" } else { "open" }.to_owned(),
+    "UPDATED" moment updated_at_ms, "AGE" age updated_at_ms, "THREAD" thread,
 ];
 
 impl Conversation {
@@ -97,8 +91,7 @@ impl Conversation {
         match self {
             Self::List { agent: owner, bound } => {
                 let request = v1::ListConversationsRequest { owner, ..<_>::default() };
-                let found = pages!(client, &bound, Conversations::list, request, conversations).await?;
-                Ok(found.answer(&client.view, CONVERSATIONS))
+                list(client, &bound, request, CONVERSATIONS).await
             }
             Self::Show { conversation_id, after } => {
                 let id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
@@ -122,7 +115,7 @@ impl Conversation {
                 let conversation_id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
                 let reason = optional_text(reason)?;
                 let request = v1::HandoffConversationRequest { request_id, conversation_id, agent_id, reason };
-                let now = rpc!(client, Conversations::handoff, request).await?;
+                let now = client.call(request).await?;
                 let text = format!("conversation {} now belongs to {}", now.conversation_id, now.owner);
                 Ok(Answer::new(&now, text))
             }
@@ -130,13 +123,13 @@ impl Conversation {
                 let conversation_id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
                 let request =
                     v1::EndConversationRequest { request_id, conversation_id, reason: optional_text(reason)? };
-                let ended = rpc!(client, Conversations::end, request).await?;
+                let ended = client.call(request).await?;
                 Ok(Answer::new(&ended, format!("conversation {} has ended", ended.conversation_id)))
             }
             Self::Redeliver { conversation_id, seq } => {
                 let conversation_id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
                 let request = v1::RedeliverRequest { request_id, conversation_id, seq };
-                let entry = rpc!(client, Conversations::redeliver, request).await?;
+                let entry = client.call(request).await?;
                 let which = format!("message {} of conversation {}", entry.seq, entry.conversation_id);
                 Ok(Answer::new(&entry, format!("{which} will be delivered again")))
             }
@@ -153,7 +146,7 @@ async fn read(client: &Client, id: &str, after: i64) -> Result<(v1::Conversation
     loop {
         let after_seq = Some(entries.last().map_or(after, |entry| entry.seq));
         let request = v1::GetConversationRequest { conversation_id: id.to_owned(), after_seq, limit: PAGE };
-        let page = rpc!(client, Conversations::get, request).await?;
+        let page = client.call(request).await?;
         // An empty page that promises more would loop forever.
         let more = page.more && !page.entries.is_empty();
         entries.extend(page.entries);
@@ -240,11 +233,8 @@ pub enum Session {
     },
 }
 
-const SESSIONS: &[Column<v1::Session>] = &[
-    ("SESSION", |session, _| session.session.clone()),
-    ("TURNS", |session, _| session.turns.to_string()),
-    ("LAST", |session, view| view.moment(session.last_at_ms)),
-    ("AGE", |session, view| view.age(session.last_at_ms)),
+const SESSIONS: &[Column<v1::Session>] = columns![
+    "SESSION" session, "TURNS" turns, "LAST" moment last_at_ms, "AGE" age last_at_ms,
 ];
 
 impl Session {
@@ -252,14 +242,14 @@ impl Session {
         match self {
             Self::List { agent_id, since: since_at_ms, limit } => {
                 let request = v1::ListSessionsRequest { agent_id, since_at_ms, limit };
-                let sessions = rpc!(client, Sessions::list, request).await?.sessions;
+                let sessions = client.call(request).await?.sessions;
                 Ok(Rows::from(sessions).answer(&client.view, SESSIONS))
             }
             Self::Show { agent_id, session, limit, before } => {
                 let session = ids::session(client, session).await?;
                 let before_turn_id = ids::full_id_if_given(client, ids::TURN, before).await?;
                 let request = v1::GetSessionRequest { agent_id, session, before_turn_id, limit };
-                let found = rpc!(client, Sessions::get, request).await?;
+                let found = client.call(request).await?;
                 let mut text: String = found.entries.iter().map(|entry| said(entry, &client.view)).collect();
                 if text.is_empty() {
                     text = "The session has no turns.\n".to_owned();
@@ -276,7 +266,7 @@ impl Session {
                 let session = ids::session(client, session).await?;
                 let begun = format!("session {session} of {agent_id} begins anew");
                 let request = v1::ResetSessionRequest { request_id: new_request_id(), agent_id, session };
-                let done = rpc!(client, Sessions::reset, request).await?;
+                let done = client.call(request).await?;
                 let text = if done.changed { begun } else { "the session has nothing to leave behind".to_owned() };
                 Ok(Answer::new(&done, text))
             }

@@ -45,14 +45,12 @@ pub enum Budget {
     },
 }
 
-const BUDGETS: &[Column<v1::Budget>] = &[
-    ("SCOPE", |budget, _| budget.scope.clone()),
-    ("TOKENS SPENT", |budget, _| budget.spent_tokens.to_string()),
-    ("HELD", |budget, _| budget.reserved_tokens.to_string()),
-    ("LIMIT", |budget, _| budget.limit_tokens.map_or("none".to_owned(), |limit| limit.to_string())),
-    ("USD SPENT", |budget, _| cost(budget.spent_micros, budget.unpriced_tokens)),
-    ("HELD", |budget, _| dollars(budget.reserved_micros)),
-    ("LIMIT", |budget, _| budget.limit_micros.map_or("none".to_owned(), dollars)),
+const BUDGETS: &[Column<v1::Budget>] = columns![
+    "SCOPE" scope, "TOKENS SPENT" spent_tokens, "HELD" reserved_tokens,
+    "LIMIT" => |budget, _| budget.limit_tokens.map_or("none".to_owned(), |limit| limit.to_string()),
+    "USD SPENT" => |budget, _| cost(budget.spent_micros, budget.unpriced_tokens),
+    "HELD" => |budget, _| dollars(budget.reserved_micros),
+    "LIMIT" => |budget, _| budget.limit_micros.map_or("none".to_owned(), dollars),
 ];
 
 impl Budget {
@@ -60,7 +58,7 @@ impl Budget {
         match self {
             Self::List { sort, bound } => {
                 let request = v1::ListBudgetsRequest { sort, ..<_>::default() };
-                Ok(pages!(client, &bound, Budgets::list, request, budgets).await?.answer(&client.view, BUDGETS))
+                list(client, &bound, request, BUDGETS).await
             }
             Self::Set { scope, tokens, usd } => {
                 let at = |limit| match limit {
@@ -75,7 +73,7 @@ impl Budget {
                     clear_tokens: tokens == Some(Limit::None),
                     clear_micros: usd == Some(Limit::None),
                 };
-                let budget = rpc!(client, Budgets::set, request).await?;
+                let budget = client.call(request).await?;
                 let tokens = budget.limit_tokens.map_or("no token limit".to_owned(), |limit| format!("{limit} tokens"));
                 let money = budget.limit_micros.map_or("no cost limit".to_owned(), dollars);
                 let spent = cost(budget.spent_micros, budget.unpriced_tokens);
@@ -129,19 +127,17 @@ pub struct Usage {
     since_at_ms: Option<i64>,
 }
 
-const USAGE: &[Column<UsageSum>] = &[
-    ("AGENT", |sum, _| sum.agent_id.clone()),
-    ("MODEL", |sum, _| sum.model.clone()),
-    ("CALLS", |sum, _| sum.calls.to_string()),
-    ("INPUT", |sum, _| sum.tokens.unwrap_or_default().input.to_string()),
-    ("OUTPUT", |sum, _| sum.tokens.unwrap_or_default().output.to_string()),
-    ("CACHE READ", |sum, _| sum.tokens.unwrap_or_default().cache_read.to_string()),
-    ("CACHE WRITE", |sum, _| sum.tokens.unwrap_or_default().cache_write.to_string()),
-    ("COST", |sum, _| cost(sum.cost_micros, sum.unpriced_tokens)),
-    ("ESTIMATED", |sum, _| match sum.estimated_calls {
+const USAGE: &[Column<UsageSum>] = columns![
+    "AGENT" agent_id, "MODEL" model, "CALLS" calls,
+    "INPUT" => |sum, _| sum.tokens.unwrap_or_default().input.to_string(),
+    "OUTPUT" => |sum, _| sum.tokens.unwrap_or_default().output.to_string(),
+    "CACHE READ" => |sum, _| sum.tokens.unwrap_or_default().cache_read.to_string(),
+    "CACHE WRITE" => |sum, _| sum.tokens.unwrap_or_default().cache_write.to_string(),
+    "COST" => |sum, _| cost(sum.cost_micros, sum.unpriced_tokens),
+    "ESTIMATED" => |sum, _| match sum.estimated_calls {
         0 => String::new(),
         calls => format!("{}, {}", plural(calls, "call"), dollars(sum.estimated_micros)),
-    }),
+    },
 ];
 
 impl Usage {
@@ -150,7 +146,7 @@ impl Usage {
             // Each page sums up the whole time again, so a page is as large as an answer can be.
             let (agent_id, since_at_ms) = (self.agent.clone(), self.since_at_ms);
             let request = v1::UsageRequest { agent_id, since_at_ms, limit: 0, cursor };
-            let page = rpc!(client, Budgets::usage, request).await?;
+            let page = client.call(request).await?;
             Ok((page.sums, page.next_cursor))
         })
         .await?
@@ -213,29 +209,17 @@ pub struct Ledger {
     bound: Bound,
 }
 
-const CALLS: &[Column<LedgerRow>] = &[
-    ("CALL", |call, _| call.call_id.clone()),
-    ("STARTED", |call, view| view.moment(call.started_at_ms)),
-    ("AGE", |call, view| view.age(call.started_at_ms)),
-    ("AGENT", |call, _| call.agent_id.clone()),
-    ("TOOL", |call, _| call.tool.clone()),
-    ("STATUS", |call, _| call.status.clone()),
-    ("ERROR", |call, _| call.error_code.clone().unwrap_or_default()),
-    ("MS", |call, _| call.duration_ms.map(|ms| ms.to_string()).unwrap_or_default()),
-    ("TOKENS", |call, _| call.tokens.map(|tokens| tokens.to_string()).unwrap_or_default()),
-    ("COST", |call, _| call.cost_micros.map(dollars).unwrap_or_default()),
-    ("ARGUMENTS", |call, _| call.arguments_json.clone()),
+const CALLS: &[Column<LedgerRow>] = columns![
+    "CALL" call_id, "STARTED" moment started_at_ms, "AGE" age started_at_ms, "AGENT" agent_id, "TOOL" tool,
+    "STATUS" status, "ERROR" error_code, "MS" duration_ms, "TOKENS" tokens,
+    "COST" => |call, _| call.cost_micros.map(dollars).unwrap_or_default(),
+    "ARGUMENTS" arguments_json,
 ];
 
-const TOTALS: &[Column<CallTotals>] = &[
-    ("TOOL", |sum, _| sum.tool.clone()),
-    ("STATUS", |sum, _| sum.status.clone()),
-    ("CALLS", |sum, _| sum.calls.to_string()),
-    ("MS", |sum, _| sum.duration_ms.to_string()),
-    ("BYTES IN", |sum, _| sum.bytes_in.to_string()),
-    ("BYTES OUT", |sum, _| sum.bytes_out.to_string()),
-    ("TOKENS", |sum, _| sum.tokens.to_string()),
-    ("COST", |sum, _| dollars(sum.cost_micros)),
+const TOTALS: &[Column<CallTotals>] = columns![
+    "TOOL" tool, "STATUS" status, "CALLS" calls, "MS" duration_ms, "BYTES IN" bytes_in, "BYTES OUT" bytes_out,
+    "TOKENS" tokens,
+    "COST" => |sum, _| dollars(sum.cost_micros),
 ];
 
 /// The statuses of calls that did not succeed, beside those that still run.
@@ -249,7 +233,7 @@ impl Ledger {
         if sums {
             return totals(client, filter, &bound).await;
         }
-        Ok(pages!(client, &bound, Ledger::list, filter.clone(), rows).await?.answer(&client.view, CALLS))
+        list(client, &bound, filter.clone(), CALLS).await
     }
 }
 
@@ -257,11 +241,11 @@ impl Ledger {
 async fn totals(client: &Client, filter: v1::ListLedgerRequest, bound: &Bound) -> Result<Answer, Failure> {
     let v1::ListLedgerRequest { agent_id, tool, status, turn_id, since_at_ms, .. } = filter.clone();
     let request = v1::LedgerTotalsRequest { agent_id, tool, status, turn_id, since_at_ms };
-    let totals = rpc!(client, Ledger::totals, request).await?.totals;
+    let totals = client.call(request).await?.totals;
     let (mut failed, mut note) = (Vec::new(), None);
     for status in FAILED.into_iter().filter(|status| totals.iter().any(|sum| sum.status == *status)) {
         let request = v1::ListLedgerRequest { status: Some(status.to_owned()), ..filter.clone() };
-        let found = pages!(client, bound, Ledger::list, request, rows).await?;
+        let found = pages(client, bound, request).await?;
         failed.extend(found.rows);
         note = note.or(found.note);
     }

@@ -49,21 +49,13 @@ pub enum Knowledge {
     },
 }
 
-const ENTRIES: &[Column<KnowledgeEntry>] = &[
-    ("ENTRY", |entry, _| entry.entry_id.clone()),
-    ("VERSION", |entry, _| entry.version.to_string()),
-    ("UPDATED", |entry, view| view.moment(entry.updated_at_ms)),
-    ("AGE", |entry, view| view.age(entry.updated_at_ms)),
-    ("BY", |entry, _| entry.updated_by.clone()),
-    ("TAGS", |entry, _| entry.tags.join(", ")),
-    ("TITLE", |entry, _| entry.title.clone()),
+const ENTRIES: &[Column<KnowledgeEntry>] = columns![
+    "ENTRY" entry_id, "VERSION" version, "UPDATED" moment updated_at_ms, "AGE" age updated_at_ms, "BY" updated_by,
+    "TAGS" tags, "TITLE" title,
 ];
 
-const VERSIONS: &[Column<KnowledgeVersion>] = &[
-    ("VERSION", |version, _| version.version.to_string()),
-    ("AT", |version, view| view.moment(version.at_ms)),
-    ("BY", |version, _| version.by.clone()),
-    ("TITLE", |version, _| version.title.clone()),
+const VERSIONS: &[Column<KnowledgeVersion>] = columns![
+    "VERSION" version, "AT" moment at_ms, "BY" by, "TITLE" title,
 ];
 
 impl Knowledge {
@@ -71,7 +63,7 @@ impl Knowledge {
         match self {
             Self::List { tag, query, as_agent, bound } => {
                 let request = v1::ListKnowledgeRequest { tag, as_agent, query, ..<_>::default() };
-                let entries = pages!(client, &bound, Knowledge::list, request, entries).await?;
+                let entries = pages(client, &bound, request).await?;
                 let json: Vec<Value> = entries.rows.iter().map(without_text).collect();
                 let text = table(&entries.rows, &client.view, ENTRIES);
                 Ok(Answer { note: entries.note, ..Answer::new(&json, text) })
@@ -81,7 +73,7 @@ impl Knowledge {
             Self::Delete { entry_id, expect: expected_version, as_agent } => {
                 let request_id = new_request_id();
                 let request = v1::DeleteKnowledgeRequest { request_id, entry_id, expected_version, as_agent };
-                let entry = rpc!(client, Knowledge::delete, request).await?;
+                let entry = client.call(request).await?;
                 Ok(Answer::new(&without_text(&entry), format!("{} deleted", entry.entry_id)))
             }
         }
@@ -126,7 +118,7 @@ impl Read {
             as_agent: self.as_agent,
             versions: self.versions || self.version.is_some(),
         };
-        let answer = rpc!(client, Knowledge::read, request).await?;
+        let answer = client.call(request).await?;
         let mut entry = required(answer.entry, "entry")?;
         if let Some(wanted) = self.version {
             entry = at_version(entry, &answer.versions, wanted)?;
@@ -246,7 +238,7 @@ impl Write {
             as_agent: self.as_agent,
             clear,
         };
-        let entry = rpc!(client, Knowledge::write, request).await?;
+        let entry = client.call(request).await?;
         Ok(Answer::new(&entry, format!("{} is now version {}", entry.entry_id, entry.version)))
     }
 }
@@ -297,12 +289,8 @@ pub enum State {
     },
 }
 
-const VALUES: &[Column<StateEntry>] = &[
-    ("KEY", |entry, _| entry.key.clone()),
-    ("VERSION", |entry, _| entry.version.to_string()),
-    ("UPDATED", |entry, view| view.moment(entry.updated_at_ms)),
-    ("BY", |entry, _| entry.writer.clone()),
-    ("VALUE", |entry, _| entry.value_json.clone()),
+const VALUES: &[Column<StateEntry>] = columns![
+    "KEY" key, "VERSION" version, "UPDATED" moment updated_at_ms, "BY" writer, "VALUE" value_json,
 ];
 
 impl State {
@@ -310,13 +298,13 @@ impl State {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
             Self::Get { key } => {
-                let entry = rpc!(client, State::get, v1::GetStateRequest { key }).await?;
+                let entry = client.call(v1::GetStateRequest { key }).await?;
                 Ok(Answer::written(json::text(&entry), entry.value_json))
             }
             Self::Set { key, value_json, expect: expected_version, as_agent } => {
                 let (request_id, value_json) = (new_request_id(), text_or_stdin(value_json)?);
                 let request = v1::SetStateRequest { request_id, key, value_json, expected_version, as_agent };
-                let entry = rpc!(client, State::set, request).await?;
+                let entry = client.call(request).await?;
                 let text = match entry.value_json.as_str() {
                     "null" => format!("{} deleted", entry.key),
                     _ => format!("{} is now version {}", entry.key, entry.version),
@@ -325,7 +313,7 @@ impl State {
             }
             Self::List { prefix, bound } => {
                 let request = v1::ListStateRequest { prefix, ..<_>::default() };
-                let entries = pages!(client, &bound, State::list, request, entries).await?;
+                let entries = pages(client, &bound, request).await?;
                 let text = table(&entries.rows, &client.view, VALUES);
                 Ok(Answer { note: entries.note, ..Answer::written(json::text(&entries.rows), text) })
             }

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use crate::arguments::{millis, optional_text, text_or_stdin};
 use crate::commands::prelude::*;
-use crate::connection::service;
 use crate::text::one_line;
 use crate::wait::{Deadline, pause};
 
@@ -40,7 +39,7 @@ impl Send {
             subject: optional_text(self.subject)?,
             attachments: Vec::new(),
         };
-        let sent = rpc!(client, Messages::send, request).await?;
+        let sent = client.call(request).await?;
         let waits = sent.waits.as_ref().map(|why| format!("\n{why}")).unwrap_or_default();
         let text = format!("{} is in the inbox of {}{waits}", sent.message_id, self.agent_id);
         let json = json!({
@@ -83,9 +82,7 @@ impl Ask {
             timeout_ms: Some(millis(client.timeout)),
         };
         let patience = client.timeout.saturating_add(GRACE);
-        let mut asked = pin!(client.call_within(patience, request, async |transport, request| {
-            service!(Messages, transport).ask(request).await
-        }));
+        let mut asked = pin!(client.call_within(patience, request));
         let mut waits = WaitNotice::default();
         let answer = loop {
             tokio::select! {
@@ -143,10 +140,9 @@ impl WaitNotice {
         loop {
             pause(POLL_INTERVAL).await;
             let request = v1::GetAgentRequest { agent_id: agent_id.to_owned() };
-            let mut agents = service!(Agents, client.transport());
             // Errors are ignored here: the call that the user waits for reports its own.
-            let Some(Ok(answer)) = Deadline::after(POLL_INTERVAL).within(agents.get(request)).await else { continue };
-            match answer.into_inner().waits {
+            let Some(Ok(answer)) = Deadline::after(POLL_INTERVAL).within(client.once(request)).await else { continue };
+            match answer.waits {
                 Some(reason) if !self.reported => {
                     self.reported = true;
                     return format!("{agent_id} waits: {}", one_line(&reason, REASON_CHARACTERS));
@@ -212,15 +208,11 @@ pub enum Dead {
     },
 }
 
-const LETTERS: &[Column<DeadLetter>] = &[
-    ("DEAD LETTER", |letter, _| letter.dead_letter_id.clone()),
-    ("AGENT", |letter, _| letter.agent_id.clone()),
-    ("STATUS", |letter, _| letter.status.clone()),
-    ("SINCE", |letter, view| view.moment(letter.created_at_ms)),
-    ("AGE", |letter, view| view.age(letter.created_at_ms)),
-    ("MAIL", |letter, _| letter.messages.len().to_string()),
-    ("CRASHES", |letter, _| letter.crashes.to_string()),
-    ("REASON", |letter, _| letter.reason.clone()),
+const LETTERS: &[Column<DeadLetter>] = columns![
+    "DEAD LETTER" dead_letter_id, "AGENT" agent_id, "STATUS" status, "SINCE" moment created_at_ms,
+    "AGE" age created_at_ms,
+    "MAIL" => |letter, _| letter.messages.len().to_string(),
+    "CRASHES" crashes, "REASON" reason,
 ];
 
 impl Dead {
@@ -229,18 +221,17 @@ impl Dead {
         match self {
             Self::List { agent: agent_id, status, bound } => {
                 let request = v1::ListDeadRequest { agent_id, status, ..<_>::default() };
-                let letters = pages!(client, &bound, Messages::list_dead, request, dead_letters).await?;
-                Ok(letters.answer(&client.view, LETTERS))
+                list(client, &bound, request, LETTERS).await
             }
             Self::Show { dead_letter_id } => show(client, dead_letter_id).await,
             Self::Retry { dead_letter_id, fresh } => {
                 let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, dead_letter_id).await?;
                 let request = v1::RetryDeadRequest { request_id, dead_letter_id, fresh };
-                changed(&rpc!(client, Messages::retry_dead, request).await?)
+                changed(&client.call(request).await?)
             }
             Self::Drop { dead_letter_id } => {
                 let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, dead_letter_id).await?;
-                changed(&rpc!(client, Messages::drop_dead, v1::DropDeadRequest { request_id, dead_letter_id }).await?)
+                changed(&client.call(v1::DropDeadRequest { request_id, dead_letter_id }).await?)
             }
         }
     }
@@ -256,7 +247,7 @@ fn changed(change: &DeadChange) -> Result<Answer, Failure> {
 
 async fn show(client: &Client, typed: String) -> Result<Answer, Failure> {
     let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, typed).await?;
-    let answer = rpc!(client, Messages::get_dead, v1::GetDeadRequest { dead_letter_id }).await?;
+    let answer = client.call(v1::GetDeadRequest { dead_letter_id }).await?;
     let letter = required(answer.dead_letter, "dead letter")?;
     let mut json = json::value(&letter);
     json["envelopes"] = json::value(&answer.envelopes);

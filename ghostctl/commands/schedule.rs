@@ -200,7 +200,7 @@ impl Cron {
             Self::Run { id } => {
                 let Schedule { schedule_id, agent_id, name, .. } = find(client, "cron", &id).await?;
                 let request = v1::RunScheduleRequest { request_id: new_request_id(), schedule_id };
-                let run = rpc!(client, Schedules::run, request).await?;
+                let run = client.call(request).await?;
                 let note = run.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
                 Ok(Answer::new(&run, format!("run {} of {agent_id}/{name}: {}{note}", run.run, run.status)))
             }
@@ -252,13 +252,13 @@ impl Job {
     async fn enable(self, client: &Client, enabled: bool) -> Result<Answer, Failure> {
         let schedule_id = find(client, "cron", &self.id).await?.schedule_id;
         let request = v1::EnableScheduleRequest { request_id: new_request_id(), schedule_id, enabled };
-        Ok(now(&rpc!(client, Schedules::enable, request).await?, &client.view))
+        Ok(now(&client.call(request).await?, &client.view))
     }
 }
 
 async fn set(client: &Client, kind: &str, request: v1::SetScheduleRequest) -> Result<Answer, Failure> {
     let request = v1::SetScheduleRequest { request_id: new_request_id(), kind: kind.to_owned(), ..request };
-    Ok(now(&rpc!(client, Schedules::set, request).await?, &client.view))
+    Ok(now(&client.call(request).await?, &client.view))
 }
 
 /// The answer of a command that set or changed a schedule.
@@ -284,7 +284,7 @@ impl Cancel {
     async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
         let schedule_id = find(client, kind, &self.id).await?.schedule_id;
         let request = v1::CancelScheduleRequest { request_id: new_request_id(), schedule_id };
-        let schedule = rpc!(client, Schedules::cancel, request).await?;
+        let schedule = client.call(request).await?;
         let text = format!("{} {} of {} cancelled", schedule.kind, schedule.name, schedule.agent_id);
         Ok(Answer::new(&schedule, text))
     }
@@ -317,35 +317,31 @@ fn listed_runs(text: &str) -> Result<u32, String> {
     whole_number(text, 1, RUNS_MAX.into())
 }
 
-const SCHEDULES: &[Column<Schedule>] = &[
-    ("AGENT", |schedule, _| schedule.agent_id.clone()),
-    ("NAME", |schedule, _| schedule.name.clone()),
-    ("WHEN", rule),
-    ("NEXT", |schedule, view| match (schedule.enabled, schedule.next_at_ms) {
+const SCHEDULES: &[Column<Schedule>] = columns![
+    "AGENT" agent_id, "NAME" name,
+    "WHEN" => rule,
+    "NEXT" => |schedule, view| match (schedule.enabled, schedule.next_at_ms) {
         (false, _) => "off".to_owned(),
         (true, at) => or_dash(at.map(|at| format!("{} ({})", view.moment(at), view.age(at)))),
-    }),
-    ("LAST", |schedule, view| or_dash(schedule.last_at_ms.map(|at| view.when(at)))),
-    ("LAST RUN", |schedule, _| or_dash(schedule.last_status.clone())),
-    ("SESSION", |schedule, _| options(schedule).session),
-    ("TO", |schedule, _| or_dash(Some(options(schedule).to).filter(|to| !to.is_empty()))),
-    ("TIMEOUT", |schedule, _| or_dash(options(schedule).timeout_seconds.map(|seconds| format!("{seconds} s")))),
-    ("ROUNDS", |schedule, _| or_dash(options(schedule).max_rounds.map(|rounds| rounds.to_string()))),
-    ("MODEL", |schedule, _| or_dash(options(schedule).model)),
-    ("CONVERSATION", |schedule, _| or_dash(schedule.conversation_id.clone())),
-    ("ID", |schedule, _| schedule.schedule_id.clone()),
+    },
+    "LAST" => |schedule, view| or_dash(schedule.last_at_ms.map(|at| view.when(at))),
+    "LAST RUN" => |schedule, _| or_dash(schedule.last_status.clone()),
+    "SESSION" => |schedule, _| options(schedule).session,
+    "TO" => |schedule, _| or_dash(Some(options(schedule).to).filter(|to| !to.is_empty())),
+    "TIMEOUT" => |schedule, _| or_dash(options(schedule).timeout_seconds.map(|seconds| format!("{seconds} s"))),
+    "ROUNDS" => |schedule, _| or_dash(options(schedule).max_rounds.map(|rounds| rounds.to_string())),
+    "MODEL" => |schedule, _| or_dash(options(schedule).model),
+    "CONVERSATION" => |schedule, _| or_dash(schedule.conversation_id.clone()),
+    "ID" schedule_id,
 ];
 
 /// Only a cron job can run as an isolated turn, with limits and a delivery target of its own.
 const OF_JOBS: [&str; 5] = ["SESSION", "TO", "TIMEOUT", "ROUNDS", "MODEL"];
 
-const RUNS: &[Column<ScheduleRun>] = &[
-    ("RUN", |run, _| run.run.to_string()),
-    ("SLOT", |run, view| view.moment(run.slot_at_ms)),
-    ("STATUS", |run, _| run.status.clone()),
-    ("LATE", |run, _| if run.late { "yes" } else { "" }.to_owned()),
-    ("MISSED", |run, _| run.missed.to_string()),
-    ("NOTE", |run, _| run.note.clone().unwrap_or_default()),
+const RUNS: &[Column<ScheduleRun>] = columns![
+    "RUN" run, "SLOT" moment slot_at_ms, "STATUS" status,
+    "LATE" => |run, _| if run.late { "yes" } else { "" }.to_owned(),
+    "MISSED" missed, "NOTE" note,
 ];
 
 fn or_dash(value: Option<String>) -> String {
@@ -369,7 +365,7 @@ impl Listed {
                     true => find(client, kind, &id).await?.schedule_id,
                     false => ids::full_id(client, ids::SCHEDULE, id).await?,
                 };
-                let found = rpc!(client, Schedules::runs, v1::ListRunsRequest { schedule_id, limit }).await;
+                let found = client.call(v1::ListRunsRequest { schedule_id, limit }).await;
                 let rows = found.map_err(|failure| add_name_hint(kind, failure))?.runs;
                 let full = rows.len() >= limit as usize;
                 let note = full.then(|| match limit {
@@ -408,7 +404,7 @@ fn rule(schedule: &Schedule, view: &View) -> String {
 /// All schedules of a kind.
 async fn all_of_kind(client: &Client, kind: &str, agent_id: Option<String>) -> Result<Rows<Schedule>, Failure> {
     let request = v1::ListSchedulesRequest { agent_id, kind: Some(kind.to_owned()), ..<_>::default() };
-    pages!(client, &Bound::ALL, Schedules::list, request, schedules).await
+    pages(client, &Bound::ALL, request).await
 }
 
 /// The schedule with this id or `<agent>/<name>`. A schedule of another kind is not found, so that, for example,
@@ -419,7 +415,7 @@ async fn find(client: &Client, kind: &str, text: &str) -> Result<Schedule, Failu
         return schedules.into_iter().find(|schedule| schedule.name == name).ok_or_else(|| not_found(kind, text));
     }
     let schedule_id = ids::full_id(client, ids::SCHEDULE, text.to_owned()).await?;
-    let found = rpc!(client, Schedules::get, v1::GetScheduleRequest { schedule_id }).await;
+    let found = client.call(v1::GetScheduleRequest { schedule_id }).await;
     let found = found.map_err(|failure| add_name_hint(kind, failure))?;
     if found.kind == kind { Ok(found) } else { Err(not_found(kind, text)) }
 }

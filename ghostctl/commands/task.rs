@@ -42,20 +42,12 @@ fn priority(text: &str) -> Result<i32, String> {
     whole_number(text, i32::MIN.into(), i32::MAX.into())
 }
 
-const TASKS: &[Column<v1::Task>] = &[
-    ("TASK", |task, _| task.task_id.clone()),
-    ("OWNER", |task, _| task.owner.clone()),
-    ("STATUS", |task, _| task.status.clone()),
-    ("PRIORITY", |task, _| task.priority.to_string()),
-    ("TITLE", |task, _| task.title.clone()),
+const TASKS: &[Column<v1::Task>] = columns![
+    "TASK" task_id, "OWNER" owner, "STATUS" status, "PRIORITY" priority, "TITLE" title,
 ];
 
-const HISTORY: &[Column<TaskEvent>] = &[
-    ("AT", |event, view| view.moment(event.changed_at_ms)),
-    ("BY", |event, _| event.by.clone()),
-    ("STATUS", |event, _| event.status.clone()),
-    ("OWNER", |event, _| event.owner.clone()),
-    ("NOTE", |event, _| event.note.clone().unwrap_or_default()),
+const HISTORY: &[Column<TaskEvent>] = columns![
+    "AT" moment changed_at_ms, "BY" by, "STATUS" status, "OWNER" owner, "NOTE" note,
 ];
 
 impl Task {
@@ -64,11 +56,11 @@ impl Task {
             Self::Create(verb) => verb.run(client).await,
             Self::List { owner, status, bound } => {
                 let request = v1::ListTasksRequest { owner, status, ..<_>::default() };
-                Ok(pages!(client, &bound, Tasks::list, request, tasks).await?.answer(&client.view, TASKS))
+                list(client, &bound, request, TASKS).await
             }
             Self::Get { task_id } => {
                 let task_id = ids::full_id(client, ids::TASK, task_id).await?;
-                get(client, rpc!(client, Tasks::get, v1::GetTaskRequest { task_id }).await?)
+                get(client, client.call(v1::GetTaskRequest { task_id }).await?)
             }
             Self::Update(verb) => verb.run(client).await,
         }
@@ -146,7 +138,7 @@ impl Create {
             parent_id: ids::full_id_if_given(client, ids::TASK, self.parent).await?,
             due_at_ms: self.due_at_ms,
         };
-        Ok(changed(&rpc!(client, Tasks::create, request).await?))
+        Ok(changed(&client.call(request).await?))
     }
 }
 
@@ -217,6 +209,6 @@ impl Update {
             reopen: self.reopen,
             depends_on,
         };
-        Ok(changed(&rpc!(client, Tasks::update, request).await?))
+        Ok(changed(&client.call(request).await?))
     }
 }

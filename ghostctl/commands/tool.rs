@@ -77,23 +77,21 @@ pub enum Tool {
 impl Tool {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
-            Self::List { agent_id, all } => list(client, agent_id, all).await,
+            Self::List { agent_id, all } => list_tools(client, agent_id, all).await,
             Self::Brief { agent_id, tool } => {
                 let text = match tool {
                     Some(name) => brief(client, &agent_id, &name).await?,
-                    None => {
-                        rpc!(client, Tools::brief, v1::BriefToolsRequest { agent_id: agent_id.clone() }).await?.text
-                    }
+                    None => client.call(v1::BriefToolsRequest { agent_id: agent_id.clone() }).await?.text,
                 };
                 Ok(Answer::new(&json!({ "agent_id": agent_id, "text": text }), text))
             }
             Self::Describe { agent_id, tool } => {
-                Ok(described(&rpc!(client, Tools::describe, v1::DescribeToolRequest { agent_id, tool }).await?))
+                Ok(described(&client.call(v1::DescribeToolRequest { agent_id, tool }).await?))
             }
             Self::Call { agent_id, tool, arguments } => {
                 let (request_id, arguments_json) = (new_request_id(), object(text_or_stdin(arguments)?)?);
                 let request = v1::CallToolRequest { request_id, agent_id, tool, arguments_json, timeout_ms: None };
-                Ok(called(&rpc!(client, Tools::call, request).await?))
+                Ok(called(&client.call(request).await?))
             }
         }
     }
@@ -105,11 +103,11 @@ type Described = (String, String);
 const DESCRIBED: &[Column<Described>] =
     &[("TOOL", |(name, _), _| name.clone()), ("DESCRIPTION", |(_, about), _| about.clone())];
 
-async fn list(client: &Client, agent_id: String, include_absent: bool) -> Result<Answer, Failure> {
+async fn list_tools(client: &Client, agent_id: String, include_absent: bool) -> Result<Answer, Failure> {
     let absent = RefCell::new(Vec::new());
     let tools = collect(&Bound::ALL, async |limit, cursor| {
         let request = v1::ListToolsRequest { agent_id: agent_id.clone(), limit, cursor, include_absent };
-        let page = rpc!(client, Tools::list, request).await?;
+        let page = client.call(request).await?;
         absent.borrow_mut().extend(page.absent);
         Ok((page.tools, page.next_cursor))
     })
@@ -130,7 +128,7 @@ async fn list(client: &Client, agent_id: String, include_absent: bool) -> Result
 /// The line of one tool.
 async fn brief(client: &Client, agent_id: &str, name: &str) -> Result<String, Failure> {
     let request = v1::ListToolsRequest { agent_id: agent_id.to_owned(), ..<_>::default() };
-    let tools = pages!(client, &Bound::ALL, Tools::list, request, tools).await?.rows;
+    let tools = pages(client, &Bound::ALL, request).await?.rows;
     let tool = tools.into_iter().find(|tool| tool.name == name).ok_or_else(|| {
         Failure::new("unknown_tool", format!("{agent_id} has no tool `{}`", one_line(name, 100)))
             .hint(format!("`ghostctl tool list {agent_id}` lists its tools"))
@@ -312,26 +310,24 @@ const ABOUT: usize = 100;
 /// The same for a definition that has changed.
 const CHANGED: usize = 600;
 
-const TOOLBOXES: &[Column<v1::Toolbox>] = &[
-    ("TOOLBOX", |toolbox, _| toolbox.name.clone()),
-    ("KIND", |toolbox, _| toolbox.kind.clone()),
-    ("TOOLS", |toolbox, _| (toolbox.tools.len() - absent(toolbox)).to_string()),
-    ("ABSENT", |toolbox, _| absent(toolbox).to_string()),
-    ("SOURCE", |toolbox, _| match &toolbox.skill {
+const TOOLBOXES: &[Column<v1::Toolbox>] = columns![
+    "TOOLBOX" name, "KIND" kind,
+    "TOOLS" => |toolbox, _| (toolbox.tools.len() - absent(toolbox)).to_string(),
+    "ABSENT" => |toolbox, _| absent(toolbox).to_string(),
+    "SOURCE" => |toolbox, _| match &toolbox.skill {
         Some(skill) => format!("{} of the skill {skill}", toolbox.source),
         None => toolbox.source.clone(),
-    }),
+    },
 ];
 
-const TOOLS: &[Column<ToolboxTool>] = &[
-    ("TOOL", |tool, _| tool.name.clone()),
-    ("STATE", |tool, _| tool.state.clone()),
-    ("HASH", |tool, _| tool.hash.as_deref().unwrap_or_default().chars().take(HASH_DIGITS).collect()),
-    ("ABOUT", |tool, _| match (tool.reason.as_deref(), tool.description.as_deref()) {
+const TOOLS: &[Column<ToolboxTool>] = columns![
+    "TOOL" name, "STATE" state,
+    "HASH" => |tool, _| tool.hash.as_deref().unwrap_or_default().chars().take(HASH_DIGITS).collect(),
+    "ABOUT" => |tool, _| match (tool.reason.as_deref(), tool.description.as_deref()) {
         // An operator who decides about a change must see what it is now.
         (Some(why), Some(now)) => one_line(&format!("{why}; now: {now}"), CHANGED),
         (why, about) => one_line(why.or(about).unwrap_or_default(), ABOUT),
-    }),
+    },
 ];
 
 fn absent(toolbox: &v1::Toolbox) -> usize {
@@ -342,16 +338,16 @@ impl Toolbox {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
             Self::List {} => {
-                let toolboxes = rpc!(client, Toolboxes::list, v1::ListToolboxesRequest {}).await?.toolboxes;
+                let toolboxes = client.call(v1::ListToolboxesRequest {}).await?.toolboxes;
                 Ok(Rows::from(toolboxes).answer(&client.view, TOOLBOXES))
             }
             Self::Check { toolbox } => {
-                let found = rpc!(client, Toolboxes::check, v1::CheckToolboxRequest { toolbox }).await?;
+                let found = client.call(v1::CheckToolboxRequest { toolbox }).await?;
                 Ok(Rows::from(found.tools).answer(&client.view, TOOLS))
             }
             Self::Trust { toolbox, tools } => {
                 let request = v1::TrustToolboxRequest { request_id: new_request_id(), toolbox, tools };
-                let found = rpc!(client, Toolboxes::trust, request).await?;
+                let found = client.call(request).await?;
                 Ok(Rows::from(found.tools).answer(&client.view, TOOLS))
             }
             Self::Reload(verb) => verb.run(client).await,
@@ -383,15 +379,15 @@ pub enum Skill {
     },
 }
 
-const SKILLS: &[Column<v1::Skill>] = &[
-    ("SKILL", |skill, _| skill.name.clone()),
-    ("STATE", |skill, _| match (skill.active, skill.held, skill.eligible) {
+const SKILLS: &[Column<v1::Skill>] = columns![
+    "SKILL" name,
+    "STATE" => |skill, _| match (skill.active, skill.held, skill.eligible) {
         (_, _, false) => format!("needs {}", skill.missing.join(", ")),
         (true, ..) => "active".to_owned(),
         (_, true, _) => "held".to_owned(),
         _ => "available".to_owned(),
-    }),
-    ("DESCRIPTION", |skill, _| skill.description.clone()),
+    },
+    "DESCRIPTION" description,
 ];
 
 impl Skill {
@@ -399,11 +395,10 @@ impl Skill {
         match self {
             Self::List { agent: agent_id } => {
                 let request = v1::ListSkillsRequest { agent_id, ..<_>::default() };
-                let skills = pages!(client, &Bound::ALL, Skills::list, request, skills).await?;
-                Ok(skills.answer(&client.view, SKILLS))
+                list(client, &Bound::ALL, request, SKILLS).await
             }
             Self::Show { name } => {
-                let answer = rpc!(client, Skills::get, v1::GetSkillRequest { name }).await?;
+                let answer = client.call(v1::GetSkillRequest { name }).await?;
                 let skill = required(answer.skill.clone(), "skill")?;
                 let faults = match skill.faults {
                     0 => String::new(),

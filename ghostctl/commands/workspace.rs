@@ -44,13 +44,9 @@ pub enum Artifact {
     },
 }
 
-const ARTIFACTS: &[Column<v1::Artifact>] = &[
-    ("PATH", |artifact, _| artifact.path.clone()),
-    ("TYPE", |artifact, _| artifact.r#type.clone()),
-    ("BYTES", |artifact, _| artifact.bytes.to_string()),
-    ("AGENT", |artifact, _| artifact.agent_id.clone().unwrap_or_default()),
-    ("CHANGED", |artifact, view| view.moment(artifact.updated_at_ms)),
-    ("ARTIFACT", |artifact, _| artifact.artifact_id.clone()),
+const ARTIFACTS: &[Column<v1::Artifact>] = columns![
+    "PATH" path, "TYPE" r#type, "BYTES" bytes, "AGENT" agent_id, "CHANGED" moment updated_at_ms,
+    "ARTIFACT" artifact_id,
 ];
 
 impl Artifact {
@@ -58,18 +54,17 @@ impl Artifact {
         match self {
             Self::List { path: prefix, agent: agent_id, bound } => {
                 let request = v1::ListArtifactsRequest { prefix, agent_id, ..<_>::default() };
-                let artifacts = pages!(client, &bound, Artifacts::list, request, artifacts).await?;
-                Ok(artifacts.answer(&client.view, ARTIFACTS))
+                list(client, &bound, request, ARTIFACTS).await
             }
             Self::Rebuild {} => {
                 let request = v1::RebuildArtifactsRequest { request_id: new_request_id() };
-                let done = rpc!(client, Artifacts::rebuild, request).await?;
+                let done = client.call(request).await?;
                 let text = format!("{}, {} corrected", plural(done.artifacts, "artifact"), done.corrected);
                 Ok(Answer::new(&done, text))
             }
             Self::Remove { path } => {
                 let request = v1::RemoveArtifactRequest { request_id: new_request_id(), path: path.clone() };
-                let done = rpc!(client, Artifacts::remove, request).await?;
+                let done = client.call(request).await?;
                 let text = if done.removed { format!("removed {path}") } else { format!("nothing is at {path}") };
                 Ok(Answer::new(&done, text))
             }
@@ -125,14 +120,9 @@ pub enum Grant {
     },
 }
 
-const GRANTS: &[Column<v1::Grant>] = &[
-    ("GRANT", |grant, _| grant.grant_id.clone()),
-    ("AGENT", |grant, _| grant.agent_id.clone()),
-    ("DIRECTORY", |grant, _| grant.prefix.clone()),
-    ("UNTIL", |grant, view| view.moment(grant.expires_at_ms)),
-    ("BY", |grant, _| grant.created_by.clone()),
-    ("SOURCE", |grant, _| grant.source.clone()),
-    ("REASON", |grant, _| grant.reason.clone().unwrap_or_default()),
+const GRANTS: &[Column<v1::Grant>] = columns![
+    "GRANT" grant_id, "AGENT" agent_id, "DIRECTORY" prefix, "UNTIL" moment expires_at_ms, "BY" created_by,
+    "SOURCE" source, "REASON" reason,
 ];
 
 impl Grant {
@@ -147,16 +137,16 @@ impl Grant {
             Self::Add { agent_id, directory: prefix, lasts, reason, source } => {
                 let lasts_ms = lasts.map(millis);
                 let request = v1::AddGrantRequest { request_id, agent_id, prefix, lasts_ms, source, reason };
-                Ok(told(rpc!(client, Grants::add, request).await?, "added"))
+                Ok(told(client.call(request).await?, "added"))
             }
             Self::List { agent: agent_id, bound } => {
                 let request = v1::ListGrantsRequest { agent_id, ..<_>::default() };
-                Ok(pages!(client, &bound, Grants::list, request, grants).await?.answer(&client.view, GRANTS))
+                list(client, &bound, request, GRANTS).await
             }
             Self::Revoke { grant_id } => {
                 let grant_id = ids::full_id(client, ids::GRANT, grant_id).await?;
                 let request = v1::RevokeGrantRequest { request_id, grant_id };
-                Ok(told(rpc!(client, Grants::revoke, request).await?, "revoked"))
+                Ok(told(client.call(request).await?, "revoked"))
             }
         }
     }

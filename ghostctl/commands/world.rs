@@ -7,7 +7,6 @@ use serde_json::json;
 
 use crate::arguments::{millis, optional_text, parse_duration};
 use crate::commands::prelude::*;
-use crate::connection::service;
 use crate::endpoint::Process;
 use crate::failure::{came_from_the_daemon, is_connection_failure};
 use crate::text::{cost, dollars, one_line, plural};
@@ -65,22 +64,22 @@ impl World {
         let request_id = new_request_id();
         match self {
             Self::Status {} => {
-                let status = rpc!(client, World::status, v1::StatusRequest {}).await?;
+                let status = client.call(v1::StatusRequest {}).await?;
                 Ok(Answer::new(&status, text(&status, &client.view)))
             }
             Self::Pause { reason } => {
                 let request = v1::PauseRequest { request_id, reason: optional_text(reason)? };
-                let answer = rpc!(client, World::pause, request).await?;
+                let answer = client.call(request).await?;
                 let state = if answer.changed { "paused" } else { "already paused" };
                 Ok(Answer::new(&answer, format!("{state}; {} will finish", plural(answer.open_turns, "open turn"))))
             }
             Self::Resume {} => {
-                let answer = rpc!(client, World::resume, v1::ResumeRequest { request_id }).await?;
+                let answer = client.call(v1::ResumeRequest { request_id }).await?;
                 Ok(Answer::new(&answer, if answer.changed { "resumed" } else { "the world was not paused" }))
             }
             Self::Reload(verb) => verb.run(client).await,
             Self::ConfirmClock {} => {
-                let answer = rpc!(client, World::confirm_clock, v1::ConfirmClockRequest { request_id }).await?;
+                let answer = client.call(v1::ConfirmClockRequest { request_id }).await?;
                 let text = if answer.changed { "the clock is confirmed" } else { "there was no jump to confirm" };
                 Ok(Answer::new(&answer, text))
             }
@@ -181,16 +180,14 @@ pub struct Reload {
     dry_run: bool,
 }
 
-const CHANGES: &[Column<PlanChange>] = &[
-    ("ACTION", |change, _| change.action.clone()),
-    ("SUBJECT", |change, _| change.subject.clone()),
-    ("DETAIL", |change, _| change.detail.clone()),
+const CHANGES: &[Column<PlanChange>] = columns![
+    "ACTION" action, "SUBJECT" subject, "DETAIL" detail,
 ];
 
 impl Reload {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let request = v1::ReloadRequest { request_id: new_request_id(), dry_run: self.dry_run };
-        let answer = rpc!(client, World::reload, request).await?;
+        let answer = client.call(request).await?;
         // What keeps the changes from being applied comes first.
         let (errors, warnings): (Vec<_>, Vec<_>) =
             answer.problems.iter().partition(|problem| problem.severity == "error");
@@ -227,17 +224,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 async fn shutdown(client: &Client, request: v1::ShutdownRequest) -> Result<Answer, Failure> {
     let deadline = Deadline::after(client.timeout);
     // The daemon answers now. So if it does not listen later, it has stopped.
-    let status = rpc!(client, World::status, v1::StatusRequest {}).await?;
+    let status = client.call(v1::StatusRequest {}).await?;
     let process = Process::behind(&client.endpoint).await;
     let mut open_turns = status.open_turns;
     // The daemon's reason for not stopping yet, if it gave one.
     let mut refused = None;
     loop {
-        let answer = deadline.within(service!(World, client.transport()).shutdown(request.clone())).await;
+        let answer = deadline.within(client.once(request.clone())).await;
         match answer {
             None => return Err(refused.unwrap_or_else(|| still_there(client))),
             Some(Ok(answer)) => {
-                open_turns = answer.into_inner().open_turns;
+                open_turns = answer.open_turns;
                 break;
             }
             // It may have stopped before it could answer. If it still listens, repeat the same request.
@@ -290,18 +287,16 @@ pub enum Config {
     },
 }
 
-const LIMITS: &[Column<Limit>] = &[
-    ("LIMIT", |limit, _| limit.name.clone()),
-    ("VALUE", |limit, _| limit.value.to_string()),
-    ("DEFAULT", |limit, _| limit.default_value.to_string()),
-    ("RANGE", |limit, _| format!("{} to {}", limit.least, limit.most)),
-    ("MEANING", |limit, _| limit.meaning.clone()),
+const LIMITS: &[Column<Limit>] = columns![
+    "LIMIT" name, "VALUE" value, "DEFAULT" default_value,
+    "RANGE" => |limit, _| format!("{} to {}", limit.least, limit.most),
+    "MEANING" meaning,
 ];
 
 impl Config {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let Self::Show { name, changed } = self;
-        let mut limits = rpc!(client, World::limits, v1::LimitsRequest {}).await?.limits;
+        let mut limits = client.call(v1::LimitsRequest {}).await?.limits;
         limits.retain(|limit| !changed || limit.value != limit.default_value);
         if let Some(name) = &name {
             limits.retain(|limit| limit.name.contains(name.trim_start_matches("limits.")));

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::words::Candidate;
+use super::Candidate;
 use crate::discovery::Environment;
 use crate::testing::fake::{End, Fake};
 use crate::testing::ran::ghostctl;

@@ -11,8 +11,7 @@ use ghost_world::World;
 use tokio::sync::watch;
 
 use crate::queries::AgentsRead;
-use crate::streams::item::RecentEvents;
-use crate::streams::reader::{Readers, StreamPermit};
+use crate::streams::reader::{Readers, RecentEvents, StreamPermit};
 use crate::tallies::Tallies;
 
 /// Shared state of all services. Cheap to clone.

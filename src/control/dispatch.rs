@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::future::ready;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,7 +17,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use ghost_domain::{Code, Party, Refusal, RequestKey};
 use ghost_operations::{Tx, requests};
-use ghost_proto::{Change, json};
+use ghost_proto::{Call, Change, json};
 use ghost_world::World;
 use prost::{DecodeError, Message};
 use serde::Serialize;
@@ -145,15 +146,32 @@ impl Deref for Mutation {
     }
 }
 
+/// What a handler gets beside the message: a [`Query`] if its method reads, a [`Mutation`] if it changes something.
+pub(crate) trait HandlerContext<R>: Sized {
+    fn of(caller: Query, request: &R) -> Result<Self>;
+}
+
+impl<R> HandlerContext<R> for Query {
+    fn of(caller: Query, _: &R) -> Result<Self> {
+        Ok(caller)
+    }
+}
+
+impl<R: Change> HandlerContext<R> for Mutation {
+    fn of(caller: Query, request: &R) -> Result<Self> {
+        Self::new(&caller.control, caller.by, request)
+    }
+}
+
 /// A request of an authenticated caller, before its message is read.
-struct Call {
+struct Received {
     caller: Query,
     message: Bytes,
 }
 
-type Unary = dyn Fn(Call) -> Result<BoxFuture<'static, Result<Bytes>>, DecodeError> + Send + Sync;
+type Unary = dyn Fn(Received) -> Result<BoxFuture<'static, Result<Bytes>>, DecodeError> + Send + Sync;
 type Answers = BoxStream<'static, Result<Bytes, Status>>;
-type Streaming = dyn Fn(Call) -> Result<BoxFuture<'static, Result<Answers>>, DecodeError> + Send + Sync;
+type Streaming = dyn Fn(Received) -> Result<BoxFuture<'static, Result<Answers>>, DecodeError> + Send + Sync;
 
 #[derive(Clone)]
 enum Method {
@@ -161,22 +179,49 @@ enum Method {
     Streaming(Arc<Streaming>),
 }
 
-/// All methods, by the path of their requests.
+/// All methods, by the path of their requests. The type of its request says which method a handler is for.
 #[derive(Default)]
 pub(crate) struct Methods {
-    by_path: BTreeMap<String, Method>,
-}
-
-/// The methods of one service, while the table is made.
-pub(crate) struct Service<'m> {
-    methods: &'m mut Methods,
-    name: &'static str,
+    by_path: BTreeMap<&'static str, Method>,
 }
 
 impl Methods {
-    /// Begins a service of the package `ghost.v1`.
-    pub(crate) fn service(&mut self, name: &'static str) -> Service<'_> {
-        Service { methods: self, name }
+    /// Adds a method that answers once.
+    pub(crate) fn unary<C, R, H, F>(mut self, handler: H) -> Self
+    where
+        C: HandlerContext<R>,
+        R: Call,
+        R::Answer: Serialize,
+        H: Fn(C, R) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<R::Answer>> + Send + 'static,
+    {
+        let run = move |Received { caller, message }: Received| -> Result<BoxFuture<'static, _>, _> {
+            let request = R::decode(message)?;
+            Ok(match C::of(caller, &request) {
+                Ok(cx) => handler(cx, request).map(|answer| Ok(answer?.encode_to_vec().into())).boxed(),
+                Err(refusal) => ready(Err(refusal)).boxed(),
+            })
+        };
+        let json = |answer: Bytes| Ok(json::value(&R::Answer::decode(answer)?));
+        self.by_path.insert(R::PATH, Method::Unary { run: Arc::new(run), json });
+        self
+    }
+
+    /// Adds a method that answers with a stream.
+    pub(crate) fn stream<R, S, H, F>(mut self, handler: H) -> Self
+    where
+        R: Call,
+        S: Stream<Item = Result<R::Answer, Status>> + Send + 'static,
+        H: Fn(Query, R) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<S>> + Send + 'static,
+    {
+        let run = move |Received { caller, message }: Received| -> Result<BoxFuture<'static, _>, _> {
+            let items = handler(caller, R::decode(message)?);
+            let encoded = |item: Result<R::Answer, Status>| item.map(|item| item.encode_to_vec().into());
+            Ok(items.map(move |items| Ok(items?.map(encoded).boxed())).boxed())
+        };
+        self.by_path.insert(R::PATH, Method::Streaming(Arc::new(run)));
+        self
     }
 
     /// The full names of the services, in order.
@@ -187,13 +232,13 @@ impl Methods {
     /// The paths of all methods, in order.
     #[cfg(test)]
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
-        self.by_path.keys().map(String::as_str)
+        self.by_path.keys().copied()
     }
 
     /// The encoded answer of a method to a caller that does not speak gRPC.
     pub(crate) async fn answer(&self, path: &str, caller: Query, message: Bytes) -> Result<Bytes> {
         let Some(Method::Unary { run, .. }) = self.by_path.get(path) else { return Err(no_method(path)) };
-        run(Call { caller, message }).map_err(malformed)?.await
+        run(Received { caller, message }).map_err(malformed)?.await
     }
 
     /// An encoded answer of a method as JSON.
@@ -211,59 +256,6 @@ fn malformed(error: DecodeError) -> Refusal {
     Refusal::new(Code::Internal, error.to_string())
 }
 
-impl Service<'_> {
-    fn add(self, method: &str, handler: Method) -> Self {
-        self.methods.by_path.insert(format!("/ghost.v1.{}/{method}", self.name), handler);
-        self
-    }
-
-    /// Adds a method that reads.
-    pub(crate) fn query<R, A, H, F>(self, method: &'static str, handler: H) -> Self
-    where
-        R: Message + Default + 'static,
-        A: Message + Default + Serialize + 'static,
-        H: Fn(Query, R) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<A>> + Send + 'static,
-    {
-        let run = move |Call { caller, message }: Call| -> Result<BoxFuture<'static, _>, _> {
-            let answer = handler(caller, R::decode(message)?);
-            Ok(answer.map(|answer| Ok(answer?.encode_to_vec().into())).boxed())
-        };
-        self.add(method, Method::Unary { run: Arc::new(run), json: |answer| Ok(json::value(&A::decode(answer)?)) })
-    }
-
-    /// Adds a method that changes something.
-    pub(crate) fn mutation<R, A, H, F>(self, method: &'static str, handler: H) -> Self
-    where
-        R: Change + Default + 'static,
-        A: Message + Default + Serialize + 'static,
-        H: Fn(Mutation, R) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<A>> + Send + 'static,
-    {
-        self.query(method, move |caller: Query, request: R| async move {
-            let cx = Mutation::new(&caller.control, caller.by, &request)?;
-            handler(cx, request).await
-        })
-    }
-
-    /// Adds a method that answers with a stream.
-    pub(crate) fn stream<R, A, S, H, F>(self, method: &'static str, handler: H) -> Self
-    where
-        R: Message + Default + 'static,
-        A: Message + 'static,
-        S: Stream<Item = Result<A, Status>> + Send + 'static,
-        H: Fn(Query, R) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<S>> + Send + 'static,
-    {
-        let streaming = move |Call { caller, message }: Call| -> Result<BoxFuture<'static, _>, _> {
-            let items = handler(caller, R::decode(message)?);
-            let encoded = |item: Result<A, Status>| item.map(|item| item.encode_to_vec().into());
-            Ok(items.map(move |items| Ok(items?.map(encoded).boxed())).boxed())
-        };
-        self.add(method, Method::Streaming(Arc::new(streaming)))
-    }
-}
-
 /// Serves the methods over gRPC, behind a gate that names the caller.
 #[derive(Clone)]
 pub(crate) struct Dispatcher {
@@ -271,14 +263,14 @@ pub(crate) struct Dispatcher {
     pub(crate) control: Control,
 }
 
-/// A request to one method, as a [`Call`].
-fn call(control: Control, request: Request<Bytes>) -> Result<Call, Status> {
+/// A request to one method and its caller.
+fn received(control: Control, request: Request<Bytes>) -> Result<Received, Status> {
     let (_, extensions, message) = request.into_parts();
     let Some(Principal(name)) = extensions.get::<Principal>() else {
         return Err(Status::unauthenticated("the request has no principal"));
     };
     let peer = extensions.get::<Peer>().cloned();
-    Ok(Call { caller: Query { control, by: Party::Operator(name.clone()), peer }, message })
+    Ok(Received { caller: Query { control, by: Party::Operator(name.clone()), peer }, message })
 }
 
 /// What a method gives for a call, with its refusal as a status.
@@ -309,16 +301,14 @@ impl tower::Service<axum::http::Request<Body>> for Dispatcher {
                 None => Status::unimplemented("").into_http(),
                 Some(Method::Unary { run, .. }) => {
                     let answer = tower::service_fn(|request| {
-                        let call = call(control.clone(), request);
-                        let answer = call.map(&*run);
+                        let answer = received(control.clone(), request).map(&*run);
                         async move { given(answer?).await }
                     });
                     grpc.unary(answer, request).await
                 }
                 Some(Method::Streaming(run)) => {
                     let answer = tower::service_fn(|request| {
-                        let call = call(control.clone(), request);
-                        let answer = call.map(&*run);
+                        let answer = received(control.clone(), request).map(&*run);
                         async move { given(answer?).await }
                     });
                     grpc.server_streaming(answer, request).await
@@ -373,7 +363,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_without_a_principal_is_refused() {
         let test = TestControl::new().await;
-        let refused = call(test.control.clone(), Request::new(Bytes::new())).map(drop);
+        let refused = received(test.control.clone(), Request::new(Bytes::new())).map(drop);
         assert_eq!(refused.unwrap_err().code(), tonic::Code::Unauthenticated);
     }
 }

@@ -14,7 +14,6 @@ mod dispatch;
 mod host;
 mod http;
 mod queries;
-mod reflection;
 mod refusal;
 mod server;
 mod services;
@@ -23,8 +22,7 @@ mod streams;
 mod tallies;
 #[cfg(test)]
 mod testing;
-mod tls;
 
+pub use auth::TlsFiles;
 pub use ghost_config::plan::ListenAddress;
 pub use server::{Bound, ControlOptions, OpenListeners, bind};
-pub use tls::TlsFiles;

@@ -28,17 +28,14 @@ use tonic::transport::Server;
 use tower::ServiceExt as _;
 
 use crate::adapters;
-use crate::auth::{Gate, TOKEN_FILE, token};
+use crate::auth::{Gate, Pems, TOKEN_FILE, TlsFiles, token};
 use crate::control::Control;
 use crate::dispatch::{Dispatcher, Methods};
 use crate::http;
-use crate::reflection::Reflection;
 use crate::services;
 use crate::serving::connections::ConnectionLimit;
-use crate::serving::incoming::Incoming;
-use crate::serving::{grpc, rest};
+use crate::serving::{Incoming, grpc, serve_rest};
 use crate::tallies;
-use crate::tls::{Pems, TlsFiles};
 
 /// How long open streams may go on after the daemon begins to stop.
 const CLOSING: Duration = Duration::from_millis(1_500);
@@ -319,7 +316,7 @@ impl Bound {
             let router = http::router(control.clone(), self.token.clone(), (address, tls.is_some()));
             let incoming = Incoming::new(&Arc::new(listener), &network, &control.world, &closed);
             tasks.spawn(async move {
-                rest::serve(incoming, router, tls).await;
+                serve_rest(incoming, router, tls).await;
                 Ok(())
             });
         }
@@ -379,7 +376,7 @@ where
     for service in dispatcher.methods.services() {
         router = gated(router, service, dispatcher.clone(), gate);
     }
-    for reflection in Reflection::versions() {
+    for reflection in grpc::Reflection::versions() {
         router = gated(router, reflection.name, reflection, gate);
     }
     Routes::from(router.layer(from_fn(http::as_people))).prepare()

@@ -11,7 +11,7 @@ use tonic::Status;
 
 use self::line::event_line;
 use crate::commands::prelude::*;
-use crate::connection::{RetryWindow, lagged, service};
+use crate::connection::{RetryWindow, lagged};
 use crate::output::json_line;
 use crate::wait::Deadline;
 
@@ -104,7 +104,7 @@ impl Events {
         let after_seq = match self.after {
             None | Some(After::Oldest) => None,
             Some(After::Seq(seq)) => Some(seq),
-            Some(After::Now) => Some(rpc!(client, World::status, v1::StatusRequest {}).await?.last_seq),
+            Some(After::Now) => Some(client.call(v1::StatusRequest {}).await?.last_seq),
         };
         let request = v1::SubscribeRequest {
             // On the wire, a family of kinds is a prefix with a trailing dot.
@@ -182,8 +182,7 @@ impl Reader {
     /// One subscription, continuing after the last printed event.
     async fn connection(&mut self, client: &Client, out: &mut Output, alive: &mut bool) -> Result<End, Failure> {
         let request = v1::SubscribeRequest { after_seq: self.seen, ..self.request.clone() };
-        let mut events = service!(Events, client.transport());
-        let mut stream = match client.open("event stream", events.subscribe(request)).await? {
+        let mut stream = match client.open("event stream", request).await? {
             Ok(stream) => stream,
             Err(status) => return Ok(End::Status(status)),
         };

@@ -13,7 +13,7 @@ use super::prompt::{Lines, MESSAGE_MAX, Order, history_line, order};
 use super::screen::Screen;
 use crate::commands::message::WaitNotice;
 use crate::commands::prelude::*;
-use crate::connection::{RetryWindow, service};
+use crate::connection::RetryWindow;
 use crate::wait::Deadline;
 
 /// If nothing of an answer has arrived for this long, the prompt is shown again.
@@ -78,7 +78,7 @@ impl Session {
         if let Some(typed) = conversation {
             let id = ids::full_id(client, ids::CONVERSATION, typed).await?;
             let request = v1::GetConversationRequest { conversation_id: id.clone(), after_seq: None, limit: 1 };
-            let found = rpc!(client, Conversations::get, request).await?;
+            let found = client.call(request).await?;
             let found = required(found.conversation, "conversation")?;
             if found.owner != session.owner {
                 return Err(Failure::new(
@@ -91,7 +91,7 @@ impl Session {
             session.seen = found.last_seq;
             let after_seq = Some(found.last_seq.saturating_sub(EARLIER.into()).max(0));
             let request = v1::GetConversationRequest { conversation_id: id.clone(), after_seq, limit: EARLIER };
-            let past = rpc!(client, Conversations::get, request).await?;
+            let past = client.call(request).await?;
             let own_messages = past.entries.iter().filter(|entry| entry.direction == "in");
             session.earlier = own_messages.filter_map(|entry| history_line(&entry.content)).collect();
             session.conversation_id = Some(id);
@@ -258,8 +258,7 @@ impl Session {
             conversation_id: self.conversation_id.clone().unwrap_or_default(),
             after_seq: self.seen,
         };
-        let mut conversations = service!(Conversations, client.transport());
-        let opened = client.open("conversation", conversations.watch(request)).await?;
+        let opened = client.open("conversation", request).await?;
         Ok(opened.map(|stream| self.stream = Some(stream)))
     }
 
@@ -306,7 +305,7 @@ impl Session {
             Order::Help => self.screen.help(out)?,
             Order::Attach(path) => {
                 let request = v1::CheckAttachmentsRequest { attachments: vec![path.clone()] };
-                rpc!(client, Conversations::check_attachments, request).await?;
+                client.call(request).await?;
                 self.screen.notice(&format!("{path} will be sent with the next message"), out)?;
                 self.files.push(path);
             }
@@ -341,7 +340,7 @@ impl Session {
             content,
             attachments: self.files.clone(),
         };
-        let answer = rpc!(client, Conversations::say, request).await.map_err(|mut failure| {
+        let answer = client.call(request).await.map_err(|mut failure| {
             // In `talk` there is no option or argument for the content.
             if let Some(what) = failure.message.strip_prefix("content ") {
                 failure.message = format!("the message {what}");
@@ -377,7 +376,7 @@ impl Session {
             content,
             ..v1::SayRequest::default()
         };
-        rpc!(client, Conversations::say, request).await?;
+        client.call(request).await?;
         Ok(())
     }
 
@@ -389,7 +388,7 @@ impl Session {
         };
         let request =
             v1::HandoffConversationRequest { request_id: new_request_id(), conversation_id, agent_id, reason: None };
-        let conversation = rpc!(client, Conversations::handoff, request).await?;
+        let conversation = client.call(request).await?;
         // The stream reports the handoff, too, but after the last line it is not read any more.
         self.owner.clone_from(&conversation.owner);
         self.screen.changed(&conversation, out)
@@ -408,7 +407,7 @@ fn worded(status: &str) -> &str {
 
 /// Fails if the agent cannot answer. The daemon refuses a message to such an agent in the same way.
 async fn check_answers(client: &Client, agent_id: &str) -> Result<(), Failure> {
-    let found = rpc!(client, Agents::get, v1::GetAgentRequest { agent_id: agent_id.to_owned() }).await?;
+    let found = client.call(v1::GetAgentRequest { agent_id: agent_id.to_owned() }).await?;
     let cannot_run = found.cannot_run;
     let agent = required(found.agent, "agent")?;
     if agent.deleted_at_ms.is_some() {

@@ -126,17 +126,12 @@ pub enum Outcome {
     DidNot,
 }
 
-const TURNS: &[Column<v1::Turn>] = &[
-    ("TURN", |turn, _| turn.turn_id.clone()),
-    ("AGENT", |turn, _| turn.agent_id.clone()),
-    ("STATUS", |turn, _| turn.status.clone()),
-    ("STARTED", |turn, view| view.moment(turn.started_at_ms)),
-    ("AGE", |turn, view| view.age(turn.started_at_ms)),
-    ("ROUNDS", |turn, _| turn.rounds.to_string()),
-    ("CALLS", |turn, _| turn.calls.to_string()),
-    ("TOKENS", |turn, _| turn.input_tokens.saturating_add(turn.output_tokens).to_string()),
-    ("COST", |turn, _| cost(turn.cost_micros, turn.unpriced_tokens)),
-    ("ABOUT", |turn, _| turn.reason.clone().unwrap_or_else(|| turn.about.clone())),
+const TURNS: &[Column<v1::Turn>] = columns![
+    "TURN" turn_id, "AGENT" agent_id, "STATUS" status, "STARTED" moment started_at_ms, "AGE" age started_at_ms,
+    "ROUNDS" rounds, "CALLS" calls,
+    "TOKENS" => |turn, _| turn.input_tokens.saturating_add(turn.output_tokens).to_string(),
+    "COST" => |turn, _| cost(turn.cost_micros, turn.unpriced_tokens),
+    "ABOUT" => |turn, _| turn.reason.clone().unwrap_or_else(|| turn.about.clone()),
 ];
 
 impl Turn {
@@ -145,12 +140,12 @@ impl Turn {
         match self {
             Self::List { agent: agent_id, status, root: root_id, bound } => {
                 let request = v1::ListTurnsRequest { agent_id, status, root_id, ..<_>::default() };
-                Ok(pages!(client, &bound, Turns::list, request, turns).await?.answer(&client.view, TURNS))
+                list(client, &bound, request, TURNS).await
             }
             Self::Show { turn_id, full, raw } => show(client, turn_id, full, raw).await,
             Self::Cancel { turn_id, reason } => {
                 let turn_id = ids::full_id(client, ids::TURN, turn_id).await?;
-                let answer = rpc!(client, Turns::cancel, v1::CancelTurnRequest { request_id, turn_id, reason }).await?;
+                let answer = client.call(v1::CancelTurnRequest { request_id, turn_id, reason }).await?;
                 let turn = required(answer.turn.as_ref(), "turn")?;
                 let already = if answer.changed { "" } else { "already " };
                 let text = format!("turn {} of {} is {already}{}", turn.turn_id, turn.agent_id, turn.status);
@@ -158,7 +153,7 @@ impl Turn {
             }
             Self::Retry { turn_id: Some(turn_id), .. } => {
                 let turn_id = ids::full_id(client, ids::TURN, turn_id).await?;
-                let answer = rpc!(client, Turns::retry, v1::RetryTurnRequest { request_id, turn_id }).await?;
+                let answer = client.call(v1::RetryTurnRequest { request_id, turn_id }).await?;
                 let turn = required(answer.turn, "turn")?;
                 let text = format!("turn {} of {} will be retried now", turn.turn_id, turn.agent_id);
                 Ok(Answer::new(&turn, text))
@@ -170,7 +165,7 @@ impl Turn {
                     Outcome::DidNot => "did-not",
                 };
                 let request = v1::SettleCallRequest { request_id, call_id, outcome: outcome.to_owned(), note };
-                let call = required(rpc!(client, Turns::settle, request).await?.call, "call")?;
+                let call = required(client.call(request).await?.call, "call")?;
                 let text =
                     format!("call {} of {} by {} is {} now", call.call_id, call.tool, call.agent_id, call.status);
                 Ok(Answer::new(&call, text))
@@ -185,7 +180,7 @@ async fn show(client: &Client, typed: String, full: bool, raw: bool) -> Result<A
     let (turn, cut) = loop {
         let after_seq = steps.last().map_or(0, |row| row.seq);
         let request = v1::GetTurnRequest { turn_id: turn_id.clone(), limit: PAGE, after_seq };
-        let page = rpc!(client, Turns::get, request).await?;
+        let page = client.call(request).await?;
         let moved = page.steps.last().is_some_and(|row| row.seq > after_seq);
         steps.extend(page.steps);
         if !page.more || !moved || steps.len() >= ROWS_MAX {
@@ -202,7 +197,7 @@ async fn show(client: &Client, typed: String, full: bool, raw: bool) -> Result<A
         let called = steps.iter().any(|row| row.step == "call_finished");
         let request = v1::ListLedgerRequest { turn_id: Some(turn_id), ..<_>::default() };
         let calls = match called {
-            true => pages!(client, &Bound::ALL, Ledger::list, request, rows).await?.rows,
+            true => pages(client, &Bound::ALL, request).await?.rows,
             false => Vec::new(),
         };
         text(turn, &steps, &calls, full, &client.view)
@@ -255,14 +250,14 @@ const RETRIED: &[Column<Retried>] = &[
 
 async fn retry_failed(client: &Client, agent_id: Option<String>, since: Option<i64>) -> Result<Answer, Failure> {
     let request = v1::ListDeadRequest { agent_id, ..<_>::default() };
-    let mut letters = pages!(client, &Bound::ALL, Messages::list_dead, request, dead_letters).await?.rows;
+    let mut letters = pages(client, &Bound::ALL, request).await?.rows;
     letters.retain(|letter| since.is_none_or(|since| letter.created_at_ms >= since));
     let (mut changes, mut rows, mut failure) = (Vec::new(), Vec::new(), None);
     // The list has the newest first. The oldest mail came first.
     for letter in letters.into_iter().rev() {
         let id = letter.dead_letter_id;
         let request = v1::RetryDeadRequest { request_id: new_request_id(), dead_letter_id: id.clone(), fresh: false };
-        let now = match rpc!(client, Messages::retry_dead, request).await {
+        let now = match client.call(request).await {
             Ok(change) => {
                 let status = change.dead_letter.as_ref().map_or_else(String::new, |letter| letter.status.clone());
                 changes.push(change);

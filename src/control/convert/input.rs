@@ -302,6 +302,14 @@ impl<'de> Deserialize<'de> for UniqueKeys {
 
 struct UniqueKeysVisitor;
 
+macro_rules! scalars {
+    ($($visit:ident: $of:ty),*) => {
+        $(fn $visit<E>(self, _: $of) -> Result<UniqueKeys, E> {
+            Ok(UniqueKeys)
+        })*
+    };
+}
+
 impl<'de> Visitor<'de> for UniqueKeysVisitor {
     type Value = UniqueKeys;
 
@@ -309,25 +317,7 @@ impl<'de> Visitor<'de> for UniqueKeysVisitor {
         f.write_str("JSON")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<UniqueKeys, E> {
-        Ok(UniqueKeys)
-    }
+    scalars!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
 
     fn visit_unit<E>(self) -> Result<UniqueKeys, E> {
         Ok(UniqueKeys)

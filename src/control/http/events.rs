@@ -21,9 +21,9 @@ use ghost_proto::http::{Field, Kind};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite;
 
-use super::credentials::{self, Admitted, TICKET};
-use super::params::{Params, query};
+use super::guard::{self, Admitted, TICKET};
 use super::rest::{Failed, Shared, body, http_status, with_parameter_names};
+use super::transcode::{Params, query};
 use crate::convert::input::bad;
 use crate::streams::{self, DrainTimeout, EndReason, Ended, Item, Start, Stream, StreamRequest};
 
@@ -110,7 +110,7 @@ pub(super) async fn server_sent_events(
     let (request, naming) = request(&uri, &headers)?;
     let stream = streams::open(&rest.control, request).await?;
     if let Err(refusal) = admission.redeem(&rest) {
-        return Ok(credentials::unauthorized(&refusal));
+        return Ok(guard::unauthorized(&refusal));
     }
     Ok(Sse::new(server_sent(stream, DrainTimeout::of(&rest.control.world), naming)).into_response())
 }

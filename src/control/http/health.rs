@@ -18,7 +18,7 @@ use ghost_tools::AgentControl;
 use ghost_world::LoopDown;
 use serde_json::json;
 
-use super::credentials::{has_token, unauthenticated};
+use super::guard::{has_token, unauthenticated};
 use super::rest::{Failed, Shared};
 use crate::control::Control;
 use crate::host;

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use ghost_domain::{Code, Refusal, Timestamp};
 use ghost_proto::http::{self, Field, Place, ROUTES, Verb};
-use ghost_proto::names::renamed;
+use ghost_proto::renamed;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 

@@ -1,4 +1,4 @@
-//! The `Agents` service. The memory files of an agent are listed and read through a capability to its directory, so no path
+//! The services `Agents` and `Droids`. The memory files of an agent are listed and read through a capability to its directory, so no path
 //! and no symbolic link can leave it.
 
 use std::io::{ErrorKind, Read};
@@ -13,10 +13,10 @@ use ghost_config::plan::Plan;
 use ghost_domain::approval::SHOWN_MAX;
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Approval, Code, Desired, Limits, Party, Refusal};
-use ghost_operations::Tx;
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Approval, Code, Desired, Droid, Limits, Party, Refusal};
 use ghost_operations::agents::{self as rules, NewAgent};
 use ghost_operations::mail::Chain;
+use ghost_operations::{Tx, droids};
 use ghost_proto::v1;
 use ghost_tools::AgentControl;
 use ghost_tools::builtins::wanted_heartbeat;
@@ -40,15 +40,6 @@ const REASON_MAX: usize = 300;
 const OVERRIDES_MAX: u32 = 16 * 1024;
 /// How long to wait until a committed change is visible in memory.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// A request to create an agent, checked as far as that needs no stored records.
-struct CreateInput {
-    archetype: String,
-    agent_id: Option<AgentId>,
-    name: Option<String>,
-    goal: Option<String>,
-    overrides: Value,
-}
 
 /// The stored answer of a creation.
 #[derive(Serialize, Deserialize)]
@@ -74,46 +65,44 @@ fn default_true() -> bool {
     true
 }
 
-impl CreateInput {
-    fn of(request: &v1::CreateAgentRequest, limits: &Limits) -> Result<Self> {
-        Ok(Self {
-            archetype: input::line("archetype", &request.archetype, NAME_MAX)?,
-            agent_id: input::parsed_if("agent_id", request.agent_id.as_deref())?,
-            name: input::line_if("name", request.name.as_deref(), NAME_MAX)?,
-            goal: request.goal.as_deref().map(|goal| input::prose("goal", goal, limits.message_bytes)).transpose()?,
-            overrides: input::object("overrides_json", &request.overrides_json, OVERRIDES_MAX)?,
-        })
-    }
-
-    fn create(self, w: &mut Tx, by: &Party, plan: &Plan) -> Result<Created> {
-        plan.check_overrides_of(&self.archetype, &self.overrides)?;
-        let agent_id = match self.agent_id {
+/// Checks a request to create an agent as far as that needs no stored records. The result does the rest.
+fn creation(
+    request: v1::CreateAgentRequest,
+    limits: &Limits,
+    plan: Arc<Plan>,
+) -> Result<impl FnOnce(&mut Tx, &Party) -> Result<Created> + use<>> {
+    let archetype = input::line("archetype", &request.archetype, NAME_MAX)?;
+    let agent_id = input::parsed_if("agent_id", request.agent_id.as_deref())?;
+    let name = input::line_if("name", request.name.as_deref(), NAME_MAX)?;
+    let goal = request.goal.as_deref().map(|goal| input::prose("goal", goal, limits.message_bytes)).transpose()?;
+    let overrides = input::object("overrides_json", &request.overrides_json, OVERRIDES_MAX)?;
+    Ok(move |w: &mut Tx, by: &Party| {
+        plan.check_overrides_of(&archetype, &overrides)?;
+        let agent_id: AgentId = match agent_id {
             Some(agent_id) => agent_id,
-            None => rules::free_id(w, &self.archetype)?,
+            None => rules::free_id(w, &archetype)?,
         };
         if plan.agent(&agent_id).is_some() {
             let existing = w.agent_get(&agent_id)?;
             return Err(rules::reserved(w.ctx, by, &agent_id, existing.as_ref()));
         }
-        let daily_money = plan.archetypes.get(&self.archetype).and_then(|archetype| archetype.config.daily_money);
-        let heartbeat = plan.archetype_heartbeats.get(&self.archetype).map(wanted_heartbeat);
         let new = NewAgent {
-            name: self.name.unwrap_or_else(|| agent_id.to_string()),
+            name: name.unwrap_or_else(|| agent_id.to_string()),
             agent_id,
-            archetype: self.archetype,
             team: None,
             kind: AgentKind::Dynamic,
             desired: Desired::Running,
-            overrides: self.overrides,
-            daily_money,
-            heartbeat,
+            overrides,
+            daily_money: plan.archetypes.get(&archetype).and_then(|archetype| archetype.config.daily_money),
+            heartbeat: plan.archetype_heartbeats.get(&archetype).map(wanted_heartbeat),
+            archetype,
             owner: None,
-            goal: self.goal,
+            goal,
             chain: Chain::root(w.ctx),
         };
         let (agent, changed) = rules::create_once(w, by, new)?;
         Ok(Created { agent, changed })
-    }
+    })
 }
 
 /// What an agent waits for while an approval is pending.
@@ -261,9 +250,8 @@ async fn stopped(cx: &Control, agent_id: &AgentId, grace: Option<Duration>) -> R
 }
 
 pub(crate) async fn create(cx: Mutation, request: v1::CreateAgentRequest) -> Result<v1::AgentChange> {
-    let create_input = CreateInput::of(&request, &cx.world.ctx().limits())?;
-    let plan = cx.world.plan();
-    let Created { agent, changed } = cx.once(move |w, by| create_input.create(w, by, &plan)).await?;
+    let creation = creation(request, &cx.world.ctx().limits(), cx.world.plan())?;
+    let Created { agent, changed } = cx.once(creation).await?;
     settle(&cx, &agent.agent_id, |card| card.is_some_and(|card| card.incarnation >= agent.incarnation)).await;
     Ok(change(&cx, &agent, changed))
 }
@@ -407,4 +395,47 @@ fn list_memory(dir: &Dir, under: &str, depth: u32, listing: &mut v1::InspectAgen
         }
     }
     Ok(())
+}
+
+/// Largest length of a droid's id as a caller writes it, in characters.
+const DROID_ID_MAX: usize = 64;
+/// Largest length of a reason, in characters.
+const DROID_REASON_MAX: usize = 1_000;
+
+pub(crate) async fn list_droids(cx: Query, request: v1::ListDroidsRequest) -> Result<v1::ListDroidsResponse> {
+    let world = &cx.world;
+    let parent = queries::agent_in_filter(world, "parent_id", request.parent_id.as_deref()).await?;
+    let (after, live): (Option<AgentId>, _) = (input::after("droids", &request.cursor)?, request.live);
+    let read = move |r: &mut ghost_store::Tx, most| {
+        if !live {
+            return r.droid_list(parent.as_ref(), after.as_ref(), most);
+        }
+        let mut found = r.droids_live()?;
+        found.retain(|droid| parent.as_ref().is_none_or(|parent| droid.parent_id == *parent));
+        found.retain(|droid| after.as_ref().is_none_or(|after| droid.droid_id > *after));
+        Ok(found)
+    };
+    let page = queries::page(world, request.limit, read, |droid: &Droid| droid.droid_id.to_string()).await?;
+    let (rows, next_cursor) = page.sealed("droids", |droid| convert::droid(droid, cx.redactor()));
+    Ok(v1::ListDroidsResponse { droids: rows, next_cursor })
+}
+
+pub(crate) async fn get_droid(cx: Query, request: v1::GetDroidRequest) -> Result<v1::Droid> {
+    let droid_id = input::line("droid_id", &request.droid_id, DROID_ID_MAX)?;
+    let read = cx.world.store().read(move |r| droids::named(r, &droid_id));
+    Ok(convert::droid(&read.await?, cx.redactor()))
+}
+
+pub(crate) async fn steer_droid(cx: Mutation, request: v1::SteerDroidRequest) -> Result<v1::Droid> {
+    let droid_id = input::line("droid_id", &request.droid_id, DROID_ID_MAX)?;
+    let message = request.message;
+    let steered = cx.once(move |w, by| droids::steer(w, by, &droid_id, &message, None));
+    Ok(convert::droid(&steered.await?, cx.redactor()))
+}
+
+pub(crate) async fn kill_droid(cx: Mutation, request: v1::KillDroidRequest) -> Result<v1::Droid> {
+    let droid_id = input::line("droid_id", &request.droid_id, DROID_ID_MAX)?;
+    let reason = input::line_if("reason", request.reason.as_deref(), DROID_REASON_MAX)?;
+    let ended = cx.once(move |w, by| droids::kill(w, by, &droid_id, reason.as_deref()));
+    Ok(convert::droid(&ended.await?, cx.redactor()))
 }

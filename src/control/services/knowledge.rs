@@ -1,9 +1,10 @@
-//! The `Knowledge` service.
+//! The services `Knowledge` and `State`: what the agents of a world share.
 
 use ghost_domain::knowledge::grantees;
 use ghost_domain::text::clip;
-use ghost_domain::{Grantee, Limits, Refusal};
+use ghost_domain::{Grantee, Limits, Refusal, StateEntry};
 use ghost_operations::knowledge::{self as rules, Wanted, WithVersions, Writing};
+use ghost_operations::shared_state::{self, Listed, Setting};
 use ghost_proto::v1;
 
 use crate::act_as::Acting;
@@ -119,4 +120,35 @@ pub(crate) async fn delete(cx: Mutation, request: v1::DeleteKnowledgeRequest) ->
         })
         .await?;
     Ok(convert::knowledge_entry(&entry, cx.redactor(), true))
+}
+
+pub(crate) async fn get_state(cx: Query, request: v1::GetStateRequest) -> Result<v1::StateEntry> {
+    let found: StateEntry = cx.world.store().read(move |r| shared_state::get(r, &request.key)).await?;
+    Ok(convert::state_entry(&found, cx.redactor()))
+}
+
+pub(crate) async fn list_state(cx: Query, request: v1::ListStateRequest) -> Result<v1::ListStateResponse> {
+    let after = input::unseal("state", &request.cursor)?.to_owned();
+    let limit = u32::try_from(input::page(request.limit)).unwrap_or(u32::MAX);
+    let listed: Listed = cx.world.store().read(move |r| shared_state::list(r, &request.prefix, &after, limit)).await?;
+    let redactor = cx.redactor();
+    let entries = listed.entries.iter().map(|entry| convert::state_entry(entry, redactor));
+    let (entries, next_cursor) = queries::sealed("state", entries, listed.more, |last| &last.key);
+    Ok(v1::ListStateResponse { entries, next_cursor })
+}
+
+pub(crate) async fn set_state(cx: Mutation, request: v1::SetStateRequest) -> Result<v1::StateEntry> {
+    let acting = Acting::read(&cx, request.as_agent.as_deref())?;
+    let new = Setting {
+        value: input::json("value_json", &request.value_json, cx.world.ctx().limits().state_bytes)?,
+        key: request.key,
+        expected_version: request.expected_version,
+    };
+    let entry: StateEntry = cx
+        .once(move |w, by| {
+            let author = acting.author(w, by, "syscall.state.write")?;
+            shared_state::set(w, &author.by, author.through.as_ref(), new)
+        })
+        .await?;
+    Ok(convert::state_entry(&entry, cx.redactor()))
 }

@@ -7,7 +7,7 @@ use ghost_domain::{
 use ghost_proto::v1;
 use uuid::Uuid;
 
-use super::{budgets, conversations, messages, schedules, tasks};
+use super::{conversations, cost, messages, schedules, tasks};
 use crate::convert::input::seal;
 
 fn number(id: &str) -> u128 {
@@ -138,7 +138,7 @@ async fn paging_reaches_every_dead_letter_task_and_budget() {
     let mut roots = Vec::new();
     loop {
         let request = v1::ListBudgetsRequest { sort: Some("root".into()), cursor, limit: 500 };
-        let page = budgets::list(test.query(), request).await.unwrap();
+        let page = cost::list_budgets(test.query(), request).await.unwrap();
         roots.extend(page.budgets.into_iter().map(|row| row.scope));
         cursor = page.next_cursor;
         if cursor.is_empty() {
@@ -148,6 +148,6 @@ async fn paging_reaches_every_dead_letter_task_and_budget() {
     assert_eq!(roots, (1..=ROWS).map(|n| Scope::Root(RootId(Uuid::from_u128(n))).to_string()).collect::<Vec<_>>());
     // Behind many roots, the world and its day are still found.
     let request = v1::ListBudgetsRequest { limit: 500, ..Default::default() };
-    let others = budgets::list(test.query(), request).await.unwrap().budgets;
+    let others = cost::list_budgets(test.query(), request).await.unwrap().budgets;
     assert!(others.iter().any(|budget| budget.scope == "world/day"), "{others:?}");
 }

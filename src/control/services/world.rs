@@ -30,7 +30,7 @@ use ghost_tools::AgentControl;
 use ghost_world::{Directory, World};
 use serde::{Deserialize, Serialize};
 
-use super::budgets;
+use super::cost::usage_sums;
 use crate::control::Control;
 use crate::convert::input;
 use crate::dispatch::{Mutation, Query, Result};
@@ -61,9 +61,9 @@ pub(crate) async fn reload(cx: Mutation, request: ReloadRequest) -> Result<Reloa
     let dry_run = request.dry_run;
     // A separate task: if the caller disconnects, a new plan must not stay current without its
     // records.
-    let reload = tokio::spawn(async move { reload_files(&cx, dry_run).await });
+    let done = tokio::spawn(async move { reload_files(&cx, dry_run).await });
     let lost = |_| Err(Refusal::new(Code::Internal, "the reload could not be finished").hint("ask again"));
-    reload.await.unwrap_or_else(lost).map(Into::into)
+    done.await.unwrap_or_else(lost).map(reload::cut)
 }
 
 pub(crate) async fn shutdown(cx: Mutation, request: ShutdownRequest) -> Result<ShutdownResponse> {
@@ -192,7 +192,7 @@ async fn set_paused(cx: &Mutation, paused: bool, reason: Option<&str>) -> Result
     cx.answer(Paused { changed, open_turns }).await
 }
 
-async fn reload_files(cx: &Mutation, dry_run: bool) -> Result<reload::Answer> {
+async fn reload_files(cx: &Mutation, dry_run: bool) -> Result<ReloadResponse> {
     let world = &cx.world;
     // A dry run has no effect, so a repetition is harmless.
     if !dry_run && let Some(stored) = cx.answered().await? {
@@ -201,12 +201,12 @@ async fn reload_files(cx: &Mutation, dry_run: bool) -> Result<reload::Answer> {
     let done = match world.reload(&cx.by, dry_run).await {
         Ok(done) => done,
         // Not stored, so that the same request can be sent again after the files are corrected.
-        Err(refusal) => return reload::Answer::refused(&refusal).ok_or(refusal),
+        Err(refusal) => return reload::refused(&refusal).ok_or(refusal),
     };
     if dry_run {
-        return Ok(reload::Answer::done(&done.plan, &[], false));
+        return Ok(reload::done(&done.plan, &[], false));
     }
-    cx.answer(reload::Answer::done(&done.plan, &world.plan().warnings, true)).await
+    cx.answer(reload::done(&done.plan, &world.plan().warnings, true)).await
 }
 
 async fn begin_shutdown(cx: &Mutation, grace_ms: Option<u64>) -> Result<ShutdownResponse> {
@@ -248,7 +248,7 @@ async fn begin_shutdown(cx: &Mutation, grace_ms: Option<u64>) -> Result<Shutdown
 pub(crate) async fn reflect(cx: Query, _: ReflectRequest) -> Result<ReflectResponse> {
     let world = &cx.world;
     let agents = queries::all_agents(world).await?;
-    let sums = budgets::usage_sums(&cx, UsageFilter::default()).await?;
+    let sums = usage_sums(&cx, UsageFilter::default()).await?;
     let (plan, directory, now) = (world.plan(), world.directory(), world.ctx().now());
     let activities = directory.activities();
     let tokens = sums.iter().fold(TokenUsage::default(), |all, sum| TokenUsage {
@@ -304,7 +304,7 @@ pub(crate) async fn resources(cx: Query, _: ResourcesRequest) -> Result<Resource
 }
 
 async fn spent(cx: &Control, filter: UsageFilter) -> Result<Spending> {
-    Ok(Spending::of(&budgets::usage_sums(cx, filter).await?))
+    Ok(Spending::of(&usage_sums(cx, filter).await?))
 }
 
 async fn open_turns(cx: &Control) -> Result<u64> {

@@ -1,22 +1,28 @@
 //! Serves gRPC with tonic's server, and respects the deadlines of clients (`grpc-timeout`). As in tonic, the response head
 //! meets the deadline; a stream that has begun does not end because of it. Errors that tonic itself returns before a method
 //! is called get a refusal code and a hint, like every other refusal.
+//!
+//! gRPC reflection is served in v1 and v1alpha, because many clients know only the latter. Its tables are built at the first
+//! request: few clients use it, and building them would slow down every start.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, Request, Response};
 use ghost_domain::time::BoxFuture;
 use ghost_domain::{Code, Refusal};
-use ghost_proto::REFUSAL_TRAILER;
+use ghost_proto::{FILE_DESCRIPTOR_SET, REFUSAL_TRAILER};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic::transport::{Error, Server, ServerTlsConfig};
-use tower::util::ServiceExt as _;
+use tonic_reflection::server::Builder;
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceExt as _};
 
-use super::incoming::{Incoming, Listen};
+use super::{Incoming, Listen};
 use crate::refusal::{status, status_as};
 use crate::serving::connections::Peer;
 
@@ -157,8 +163,61 @@ fn or_default_text(text: &str, default: &str) -> String {
     if text.is_empty() { default.to_owned() } else { text.to_owned() }
 }
 
+/// The built reflection service.
+type Built = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
+
+fn builder() -> Builder<'static> {
+    Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+/// The reflection service of one version, built at its first request.
+#[derive(Clone)]
+pub(crate) struct Reflection {
+    /// The full name of the service.
+    pub(crate) name: &'static str,
+    build: fn() -> Result<Built, String>,
+    built: Arc<OnceLock<Result<Built, String>>>,
+}
+
+impl Reflection {
+    /// The service in both versions.
+    pub(crate) fn versions() -> [Self; 2] {
+        let of = |name, build| Self { name, build, built: Arc::default() };
+        [
+            of("grpc.reflection.v1.ServerReflection", || {
+                builder().build_v1().map(BoxCloneSyncService::new).map_err(|error| error.to_string())
+            }),
+            of("grpc.reflection.v1alpha.ServerReflection", || {
+                builder().build_v1alpha().map(BoxCloneSyncService::new).map_err(|error| error.to_string())
+            }),
+        ]
+    }
+}
+
+impl Service<Request<Body>> for Reflection {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (built, build) = (Arc::clone(&self.built), self.build);
+        Box::pin(async move {
+            match built.get_or_init(build) {
+                Ok(service) => service.clone().oneshot(request).await,
+                Err(error) => Ok(Status::internal(format!("reflection cannot be built: {error}")).into_http()),
+            }
+        })
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod timeout_tests {
     use super::*;
 
     #[test]
@@ -181,5 +240,15 @@ mod tests {
             let request = Request::builder().header(TIMEOUT, text).body(()).unwrap();
             assert_eq!(timeout(request.headers()), expected, "{text}");
         }
+    }
+}
+
+#[cfg(test)]
+mod reflection_tests {
+    use super::*;
+
+    #[test]
+    fn the_descriptors_are_valid() {
+        assert!(Reflection::versions().iter().all(|version| (version.build)().is_ok()));
     }
 }

@@ -6,8 +6,8 @@ use ghost_proto::http::{Field, Kind, Place, Verb};
 use serde_json::{Value, json};
 
 use super::asking::{TOKEN, ask, get, routes, write};
+use crate::http::ROUTES;
 use crate::http::rest::Access;
-use crate::http::routes::ROUTES;
 use crate::testing::TestControl;
 
 fn object(body: &str) -> Value {
@@ -141,7 +141,7 @@ async fn a_cookie_replaces_the_token_and_writes_only_from_own_pages() {
     assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
     let again = ask(&routes, "POST", "/api/session", &[cookie, own, ("authorization", &token)]).await;
     assert_eq!((again.status, again.headers.contains_key(header::SET_COOKIE)), (StatusCode::OK, true));
-    test.clock.advance(crate::http::credentials::COOKIE_LIFETIME);
+    test.clock.advance(crate::http::guard::COOKIE_LIFETIME);
     assert_eq!(ask(&routes, "GET", "/api/agents", &[cookie]).await.status, StatusCode::UNAUTHORIZED);
 }
 

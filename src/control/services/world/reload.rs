@@ -4,7 +4,6 @@ use ghost_config::Problem;
 use ghost_domain::Refusal;
 use ghost_domain::text::clip;
 use ghost_proto::v1::{ConfigProblem, PlanChange, ReloadResponse};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Largest number of problems in one answer. The rest shows after these are corrected.
@@ -12,91 +11,50 @@ const PROBLEMS_MAX: usize = 1_000;
 /// Largest length of one text of a problem, in characters.
 const TEXT_MAX: usize = 4_000;
 
-/// The answer of a reload, as it is stored for a repetition.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Answer {
-    changes: Vec<Change>,
-    problems: Vec<StoredProblem>,
-    applied: bool,
+/// The answer of a reload that was applied or planned. `plan` has one change per line.
+pub(super) fn done(plan: &str, warnings: &[Problem], applied: bool) -> ReloadResponse {
+    let problems = warnings.iter().take(PROBLEMS_MAX).map(problem).collect();
+    ReloadResponse { changes: plan.lines().filter_map(change).collect(), problems, applied }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Change {
-    action: String,
-    subject: String,
-    detail: String,
+/// The answer of a reload that was refused because of the files; `None` if it was refused for another reason.
+pub(super) fn refused(refusal: &Refusal) -> Option<ReloadResponse> {
+    let problems = refusal.details.as_ref()?.get("problems")?.as_array()?;
+    let read = |problem: &Value| serde_json::from_value(problem.clone()).ok();
+    let problems: Vec<ConfigProblem> = problems.iter().take(PROBLEMS_MAX).filter_map(read).collect();
+    // Without a readable problem, the refusal itself says more.
+    (!problems.is_empty()).then(|| ReloadResponse { problems, ..ReloadResponse::default() })
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct StoredProblem {
-    severity: String,
-    file: String,
-    line: u32,
-    #[serde(default)]
-    field: String,
-    message: String,
-    #[serde(default)]
-    hint: Option<String>,
-}
-
-impl Answer {
-    /// The answer of a reload that was applied or planned. `plan` has one change per line.
-    pub(super) fn done(plan: &str, warnings: &[Problem], applied: bool) -> Self {
-        let problems = warnings.iter().take(PROBLEMS_MAX).map(StoredProblem::from).collect();
-        Self { changes: plan.lines().filter_map(change).collect(), problems, applied }
-    }
-
-    /// The answer of a reload that was refused because of the files; `None` if it was refused for
-    /// another reason.
-    pub(super) fn refused(refusal: &Refusal) -> Option<Self> {
-        let problems = refusal.details.as_ref()?.get("problems")?.as_array()?;
-        let read = |problem: &Value| serde_json::from_value(problem.clone()).ok();
-        let problems: Vec<StoredProblem> = problems.iter().take(PROBLEMS_MAX).filter_map(read).collect();
-        // Without a readable problem, the refusal itself says more.
-        (!problems.is_empty()).then(|| Self { problems, ..Self::default() })
+fn problem(problem: &Problem) -> ConfigProblem {
+    ConfigProblem {
+        severity: problem.severity.to_string(),
+        file: problem.file.display().to_string(),
+        line: u32::try_from(problem.line).unwrap_or(u32::MAX),
+        field: problem.field.clone(),
+        message: problem.message.clone(),
+        hint: Some(problem.hint.as_str().to_owned()),
     }
 }
 
-impl From<&Problem> for StoredProblem {
-    fn from(problem: &Problem) -> Self {
-        Self {
-            severity: problem.severity.to_string(),
-            file: problem.file.display().to_string(),
-            line: u32::try_from(problem.line).unwrap_or(u32::MAX),
-            field: problem.field.clone(),
-            message: problem.message.clone(),
-            hint: Some(problem.hint.as_str().to_owned()),
+/// The stored answer as it is sent: a long text is cut.
+pub(super) fn cut(mut answer: ReloadResponse) -> ReloadResponse {
+    for ConfigProblem { file, field, message, hint, .. } in &mut answer.problems {
+        for text in [file, field, message].into_iter().chain(hint) {
+            *text = clip(text, TEXT_MAX);
         }
     }
-}
-
-impl From<Answer> for ReloadResponse {
-    fn from(answer: Answer) -> Self {
-        let changes = answer.changes.into_iter().map(|change| PlanChange {
-            action: change.action,
-            subject: change.subject,
-            detail: change.detail,
-        });
-        let problems = answer.problems.into_iter().map(|problem| ConfigProblem {
-            severity: problem.severity,
-            file: clip(&problem.file, TEXT_MAX),
-            line: problem.line,
-            field: clip(&problem.field, TEXT_MAX),
-            message: clip(&problem.message, TEXT_MAX),
-            hint: problem.hint.map(|hint| clip(&hint, TEXT_MAX)),
-        });
-        Self { changes: changes.collect(), problems: problems.collect(), applied: answer.applied }
-    }
+    answer
 }
 
 /// Parses one line of the plan as `ghost-config` prints it.
-fn change(line: &str) -> Option<Change> {
+fn change(line: &str) -> Option<PlanChange> {
     let line = line.trim();
     if line.is_empty() {
         return None;
     }
     let change_of = |action: &str, subject: String, detail: &str| {
-        Some(Change { action: action.into(), subject, detail: detail.trim().into() })
+        Some(PlanChange { action: action.into(), subject, detail: detail.trim().into() })
     };
     let (action, rest) = match line.split_once(' ') {
         Some(("+", rest)) => ("create", rest),
@@ -147,7 +105,7 @@ mod tests {
             declared: vec!["+ channel desk: gated, members ada".into(), "= cron ada/pulse: left as it is".into()],
             next_start: vec!["listen.http".into()],
         };
-        let response = ReloadResponse::from(Answer::done(&plan.to_string(), &[], true));
+        let response = done(&plan.to_string(), &[], true);
         let rows: Vec<_> = response
             .changes
             .iter()
@@ -184,12 +142,12 @@ mod tests {
             "severity": "error", "file": "w.yaml", "line": 3, "field": "a[1]", "message": "no", "hint": "yes",
         });
         let refusal = Refusal::new(Code::InvalidArguments, "x").details(serde_json::json!({ "problems": [problem] }));
-        let response = ReloadResponse::from(Answer::refused(&refusal).unwrap());
+        let response = cut(refused(&refusal).unwrap());
         assert!(!response.applied);
         let first = &response.problems[0];
         assert_eq!((first.line, first.hint.as_deref(), first.severity.as_str()), (3, Some("yes"), "error"));
-        assert!(Answer::refused(&Refusal::new(Code::Conflict, "another world")).is_none());
+        assert!(refused(&Refusal::new(Code::Conflict, "another world")).is_none());
         let odd = Refusal::new(Code::Conflict, "x").details(serde_json::json!({ "problems": [7] }));
-        assert!(Answer::refused(&odd).is_none());
+        assert!(refused(&odd).is_none());
     }
 }

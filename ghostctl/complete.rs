@@ -1,13 +1,139 @@
-//! What is expected at the cursor of a command line: words of its definition, or names that the daemon can list.
-//! Of an invalid line nothing is expected.
+//! Shell completion, from the definition of the command line and from the running daemon: what is expected at the cursor of a
+//! line, the words for it, and the scripts of the shells.
+//!
+//! Completion blocks a shell only for a moment. It prints no errors, changes nothing, and offers no word that a shell would
+//! interpret. Of an invalid line nothing is expected.
+
+use std::ffi::OsString;
+use std::time::Duration;
 
 use clap::{Arg, Command};
-use ghost_proto::v1;
+use ghost_proto::{Paged, v1};
 
-use crate::connection::{Client, rpc};
-use crate::discovery::ConnectionOptions;
+use crate::connection::Client;
+use crate::discovery::{ConnectionOptions, Environment, find};
 use crate::failure::Failure;
+use crate::output::{Output, View};
 use crate::text::one_line;
+use crate::wait::Deadline;
+
+/// The hidden first argument with which the shell scripts call this program.
+pub const WORD: &str = "__complete";
+/// Time limit for requests to the daemon.
+const DAEMON_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The words after [`WORD`], if the arguments are a completion request: the words of the line up to the cursor.
+pub fn asked(args: &[OsString]) -> Option<Vec<String>> {
+    let word = args.get(1).is_some_and(|word| word == WORD);
+    word.then(|| args.iter().skip(2).map(|word| word.to_string_lossy().into_owned()).collect())
+}
+
+/// Prints the candidates, one on each line, as `value<TAB>description`. Always returns exit code 0.
+pub async fn run(command: &Command, words: &[String], environment: &Environment, out: &mut Output) -> u8 {
+    let cursor = Cursor::of(command, words);
+    let candidates = match cursor.wanted {
+        Wanted::Words(candidates) => candidates,
+        Wanted::Nothing => Vec::new(),
+        Wanted::Worlds => crate::discovery::known_worlds(environment)
+            .into_iter()
+            .map(|world| Candidate::new(world, "world"))
+            .collect(),
+        Wanted::Live(kind) => {
+            let mut found = live(&cursor.options, environment, kind).await.unwrap_or_default();
+            // A name that starts with `-` would be read as an option.
+            found.retain(|candidate| !candidate.value.starts_with('-'));
+            found
+        }
+    };
+    let fits = |candidate: &Candidate| candidate.value.starts_with(&cursor.typed) && candidate.is_harmless();
+    for Candidate { value, about } in candidates.into_iter().filter(fits) {
+        let line = match about.is_empty() {
+            true => format!("{}{value}\n", cursor.before),
+            false => format!("{}{value}\t{about}\n", cursor.before),
+        };
+        // The shell has stopped reading.
+        if out.text(&line).is_err() {
+            break;
+        }
+    }
+    drop(out.flush());
+    0
+}
+
+async fn live(options: &ConnectionOptions, environment: &Environment, kind: Live) -> Option<Vec<Candidate>> {
+    let target = find(options, environment).ok()?;
+    let client = Client::new(target, &environment.tls, DAEMON_TIMEOUT, View::default(), Box::new(|_| {})).ok()?;
+    Deadline::after(DAEMON_TIMEOUT).within(candidates(&client, kind)).await?.ok()
+}
+
+/// The completion scripts of the shells. Each calls this program for the candidates at the cursor.
+const BASH: &str = r#"# Completions of ghostctl for bash.
+_ghostctl() {
+    local line value inline=
+    COMPREPLY=()
+    # bash splits --option=value and expects the value alone.
+    if [[ ${COMP_WORDS[COMP_CWORD]} == "=" || ${COMP_WORDS[COMP_CWORD - 1]} == "=" ]]; then
+        inline=1
+    fi
+    while IFS= read -r line; do
+        value=${line%%$'\t'*}
+        if [[ $inline ]]; then
+            value=${value#--*=}
+        fi
+        # bash inserts the word unchanged, so special characters must be quoted here.
+        if [[ $value == *[![:alnum:]._/@:=,+-]* ]]; then
+            printf -v value %q "$value"
+        fi
+        COMPREPLY+=("$value")
+    done < <("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -o default -F _ghostctl ghostctl
+"#;
+
+// zsh and fish quote the offered words themselves, so these scripts must not quote them.
+const ZSH: &str = r#"#compdef ghostctl
+# Completions of ghostctl for zsh.
+_ghostctl() {
+    local line
+    local -a found
+    while IFS= read -r line; do
+        if [[ $line == *$'\t'* ]]; then
+            found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+        else
+            found+=("${line//:/\\:}")
+        fi
+    done < <("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
+    if (( $#found )); then
+        _describe -V 'ghostctl' found
+    else
+        _files
+    fi
+}
+if [ "$funcstack[1]" = "_ghostctl" ]; then
+    _ghostctl "$@"
+else
+    compdef _ghostctl ghostctl
+fi
+"#;
+
+const FISH: &str = r#"# Completions of ghostctl for fish.
+function __ghostctl_complete
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    $words[1] __complete $words[2..-1] "$current" 2>/dev/null
+end
+complete -c ghostctl -a '(__ghostctl_complete)'
+"#;
+
+/// The script for a shell; `None` for an unknown shell.
+pub fn script(shell: &str) -> Option<&'static str> {
+    match shell {
+        "bash" => Some(BASH),
+        "zsh" => Some(ZSH),
+        "fish" => Some(FISH),
+        _ => None,
+    }
+}
 
 /// Rows per list.
 const PAGE: u32 = 200;
@@ -261,56 +387,93 @@ impl Live {
     }
 }
 
+/// The rows of the first page of a list, each as a value and its description.
+async fn page<R: Paged>(
+    client: &Client,
+    request: R,
+    candidate: impl Fn(&R::Row) -> (String, String),
+) -> Result<Vec<Candidate>, Failure> {
+    let (rows, _) = R::rows(client.call(request.at(PAGE, String::new())).await?);
+    Ok(rows.iter().take(PAGE as usize).map(candidate).map(|(name, about)| Candidate::new(name, &about)).collect())
+}
+
 /// Lists the names of this kind: one page of a list, never more.
 pub async fn candidates(client: &Client, kind: Live) -> Result<Vec<Candidate>, Failure> {
-    // The rows of the first page, each as a value and its description.
-    macro_rules! page {
-        ($service:ident :: $method:ident, $request:ident { $($field:ident $(: $value:expr)?),* },
-         $rows:ident, $candidate:expr) => {{
-            let request = v1::$request { limit: PAGE, $($field $(: $value)?,)* ..Default::default() };
-            let rows = rpc!(client, $service::$method, request).await?.$rows;
-            rows.iter().take(PAGE as usize).map($candidate).map(|(name, about)| Candidate::new(name, &about)).collect()
-        }};
-    }
-    Ok(match kind {
-        Live::Agent => page!(Agents::list, ListAgentsRequest {}, agents, |row| {
-            (row.agent_id.clone(), format!("{} {}", row.archetype, row.status))
-        }),
-        Live::Turn => page!(Turns::list, ListTurnsRequest {}, turns, |row| {
-            (row.turn_id.clone(), format!("{} {}: {}", row.agent_id, row.status, row.about))
-        }),
-        Live::Task => page!(Tasks::list, ListTasksRequest {}, tasks, |row| {
-            (row.task_id.clone(), format!("{} {}: {}", row.owner, row.status, row.title))
-        }),
-        Live::Approval { always } => page!(Approvals::list, ListApprovalsRequest { always }, approvals, |row| {
-            (row.approval_id.clone(), format!("{}: {}", row.agent_id, row.summary))
-        }),
-        Live::DeadLetter => page!(Messages::list_dead, ListDeadRequest {}, dead_letters, |row| {
-            (row.dead_letter_id.clone(), format!("{}: {}", row.agent_id, row.reason))
-        }),
-        Live::Droid { live } => page!(Droids::list, ListDroidsRequest { live }, droids, |row| {
-            (row.droid_id.clone(), format!("{} {}: {}", row.parent_id, row.state, row.task))
-        }),
-        Live::Grant => page!(Grants::list, ListGrantsRequest {}, grants, |row| {
-            (row.grant_id.clone(), format!("{}: {}", row.agent_id, row.prefix))
-        }),
-        Live::Conversation => page!(Conversations::list, ListConversationsRequest {}, conversations, |row| {
-            (row.conversation_id.clone(), format!("{} with {}", row.owner, row.party))
-        }),
-        Live::Schedule(kind) => page!(Schedules::list, ListSchedulesRequest { kind: Some(kind) }, schedules, |row| {
-            (format!("{}/{}", row.agent_id, row.name), row.message.clone())
-        }),
-        Live::Channel => page!(Chat::list, ListChannelsRequest {}, channels, |row| {
-            (row.channel.clone(), row.topic.clone().unwrap_or_default())
-        }),
-        Live::Entry => page!(Knowledge::list, ListKnowledgeRequest {}, entries, |row| {
-            (row.entry_id.clone(), row.title.clone())
-        }),
-        Live::Key => {
-            page!(State::list, ListStateRequest {}, entries, |row| { (row.key.clone(), row.value_json.clone()) })
+    match kind {
+        Live::Agent => {
+            page(client, v1::ListAgentsRequest::default(), |row| {
+                (row.agent_id.clone(), format!("{} {}", row.archetype, row.status))
+            })
+            .await
         }
-        Live::Tool(agent_id) => page!(Tools::list, ListToolsRequest { agent_id }, tools, |row| {
-            (row.name.clone(), row.description.clone())
-        }),
-    })
+        Live::Turn => {
+            page(client, v1::ListTurnsRequest::default(), |row| {
+                (row.turn_id.clone(), format!("{} {}: {}", row.agent_id, row.status, row.about))
+            })
+            .await
+        }
+        Live::Task => {
+            page(client, v1::ListTasksRequest::default(), |row| {
+                (row.task_id.clone(), format!("{} {}: {}", row.owner, row.status, row.title))
+            })
+            .await
+        }
+        Live::Approval { always } => {
+            page(client, v1::ListApprovalsRequest { always, ..<_>::default() }, |row| {
+                (row.approval_id.clone(), format!("{}: {}", row.agent_id, row.summary))
+            })
+            .await
+        }
+        Live::DeadLetter => {
+            page(client, v1::ListDeadRequest::default(), |row| {
+                (row.dead_letter_id.clone(), format!("{}: {}", row.agent_id, row.reason))
+            })
+            .await
+        }
+        Live::Droid { live } => {
+            page(client, v1::ListDroidsRequest { live, ..<_>::default() }, |row| {
+                (row.droid_id.clone(), format!("{} {}: {}", row.parent_id, row.state, row.task))
+            })
+            .await
+        }
+        Live::Grant => {
+            page(client, v1::ListGrantsRequest::default(), |row| {
+                (row.grant_id.clone(), format!("{}: {}", row.agent_id, row.prefix))
+            })
+            .await
+        }
+        Live::Conversation => {
+            page(client, v1::ListConversationsRequest::default(), |row| {
+                (row.conversation_id.clone(), format!("{} with {}", row.owner, row.party))
+            })
+            .await
+        }
+        Live::Schedule(kind) => {
+            page(client, v1::ListSchedulesRequest { kind: Some(kind), ..<_>::default() }, |row| {
+                (format!("{}/{}", row.agent_id, row.name), row.message.clone())
+            })
+            .await
+        }
+        Live::Channel => {
+            page(client, v1::ListChannelsRequest::default(), |row| {
+                (row.channel.clone(), row.topic.clone().unwrap_or_default())
+            })
+            .await
+        }
+        Live::Entry => {
+            page(client, v1::ListKnowledgeRequest::default(), |row| (row.entry_id.clone(), row.title.clone())).await
+        }
+        Live::Key => {
+            page(client, v1::ListStateRequest::default(), |row| (row.key.clone(), row.value_json.clone())).await
+        }
+        Live::Tool(agent_id) => {
+            page(client, v1::ListToolsRequest { agent_id, ..<_>::default() }, |row| {
+                (row.name.clone(), row.description.clone())
+            })
+            .await
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;
