@@ -12,6 +12,7 @@ use ghost_domain::text::{clip, nearest};
 use ghost_domain::{ChannelName, Code, Limits, Refusal};
 use ghost_operations::chat::channel_named;
 use ghost_operations::feed::{FeedEvent, Subscription};
+use ghost_proto::v1::SubscribeRequest;
 use ghost_store::for_people;
 use ghost_world::World;
 use serde_json::json;
@@ -32,35 +33,6 @@ const KINDS_MAX: usize = 64;
 /// Largest length of a channel's name, in characters.
 const CHANNEL_MAX: usize = 128;
 
-/// The request of a reader, not checked yet.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StreamRequest {
-    /// Event kinds, or families such as `turn.` or `turn.*`. Empty means all.
-    pub kinds: Vec<String>,
-    /// Only events about this agent.
-    pub agent_id: Option<String>,
-    /// Only events of this channel.
-    pub channel: Option<String>,
-    /// Where the stream begins.
-    pub start: Start,
-    /// Whether the stream goes on with new events.
-    pub follow: bool,
-    /// Whether to include ephemeral events, which are never stored.
-    pub ephemeral: bool,
-}
-
-/// The start of a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Start {
-    /// At the oldest stored event.
-    #[default]
-    Oldest,
-    /// At the next new event.
-    Now,
-    /// At the event after this sequence number. It must still be stored, or be the next one.
-    After(i64),
-}
-
 /// An open stream.
 pub(crate) struct Stream {
     /// The items of the stream. If they end without an [`Item::Ended`], the stream reached the present
@@ -73,12 +45,13 @@ pub(crate) struct Stream {
     pub permit: Arc<StreamPermit>,
 }
 
-/// Opens a stream.
+/// Opens a stream of the events after the sequence number `start`, which must still be stored, or be the next one; 0 is before
+/// the oldest event, and without it the stream begins with the next new event. The request is not checked yet.
 ///
 /// # Errors
 /// If the filter names something unknown, the sequence number is in the future or no longer stored, or
 /// the limit of open streams is reached.
-pub(crate) async fn open(control: &Control, request: StreamRequest) -> Result<Stream, Refusal> {
+pub(crate) async fn open(control: &Control, request: SubscribeRequest, start: Option<i64>) -> Result<Stream, Refusal> {
     let world = &control.world;
     let filter = filter(&request)?;
     // Events of a deleted agent can still be read. With an unknown name the stream would stay silent.
@@ -93,12 +66,7 @@ pub(crate) async fn open(control: &Control, request: StreamRequest) -> Result<St
         })?;
     }
     let permit = control.reader_permit()?;
-    let after = match request.start {
-        Start::Oldest => Some(0),
-        Start::Now => None,
-        Start::After(after) => Some(after),
-    };
-    let subscription = Subscription::open(world.store(), after, filter, request.follow).await?;
+    let subscription = Subscription::open(world.store(), start, filter, request.follow).await?;
     let (sender, items) = mpsc::channel(QUEUE + 1);
     // One slot is reserved for the final item, so that a reader with a full queue also gets it.
     let final_slot =
@@ -108,7 +76,7 @@ pub(crate) async fn open(control: &Control, request: StreamRequest) -> Result<St
 }
 
 /// Checks the filter of a request. With an unknown kind the stream would stay silent.
-pub(crate) fn filter(request: &StreamRequest) -> Result<EventFilter, Refusal> {
+pub(crate) fn filter(request: &SubscribeRequest) -> Result<EventFilter, Refusal> {
     if request.kinds.len() > KINDS_MAX {
         return Err(input::bad("kinds", format!("has {} entries", request.kinds.len()))
             .hint(format!("name at most {KINDS_MAX}, or families such as `turn.`")));

@@ -18,6 +18,7 @@ use futures_util::{SinkExt, Stream as Flow, StreamExt};
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::{Code, Refusal};
 use ghost_proto::http::{Field, Kind};
+use ghost_proto::v1::SubscribeRequest;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite;
 
@@ -25,7 +26,7 @@ use super::guard::{self, Admitted, TICKET};
 use super::rest::{Failed, Shared, body, http_status, with_parameter_names};
 use super::transcode::{Params, query};
 use crate::convert::input::bad;
-use crate::streams::{self, DrainTimeout, EndReason, Ended, Item, Start, Stream, StreamRequest};
+use crate::streams::{self, DrainTimeout, EndReason, Ended, Item, Stream};
 
 /// Largest frame from a client in bytes. Clients send only "close" and "pong".
 const FRAME_MAX: usize = 4 * 1024;
@@ -50,35 +51,36 @@ pub(super) const FIELDS: &[Field] = &[
     query("kind", Kind::Texts, "Only these kinds, or families such as `turn.*`."),
 ];
 
-fn request(uri: &Uri, headers: &HeaderMap) -> Result<(StreamRequest, Naming), Refusal> {
+/// What a URL asks for, after which event (see [`streams::open`]), and how events are named.
+fn request(uri: &Uri, headers: &HeaderMap) -> Result<(SubscribeRequest, Option<i64>, Naming), Refusal> {
     let params = Params::read(uri, FIELDS)?;
     // A browser that reconnects repeats the original URL, and sends its position in this header. A WebSocket cannot send
     // the header.
     let header = headers.get("last-event-id").map(|value| ("Last-Event-ID", value.to_str().unwrap_or("?")));
     let last = header.into_iter().chain(params.get("last_event_id").map(|last| ("last_event_id", last)));
     let start = match last.into_iter().find(|(_, last)| !last.is_empty()) {
-        Some((name, last)) => Start::After(last.parse().ok().filter(|last| *last >= 0).ok_or_else(|| {
+        Some((name, last)) => Some(last.parse().ok().filter(|last| *last >= 0).ok_or_else(|| {
             bad(name, "is not a sequence number").hint("send the `id` of the last event that you have seen")
         })?),
         None => match params.get("after") {
-            None | Some("oldest" | "0") => Start::Oldest,
-            Some("now") => Start::Now,
-            Some(text) => Start::After(text.parse().ok().filter(|after| *after >= 0).ok_or_else(|| {
+            None | Some("oldest") => Some(0),
+            Some("now") => None,
+            Some(text) => Some(text.parse().ok().filter(|after| *after >= 0).ok_or_else(|| {
                 let what = format!("`{}` is not a sequence number", ghost_domain::text::clip(text, 40));
                 bad("after", &what).hint("give the sequence number to resume after, or `oldest` or `now`")
             })?),
         },
     };
     let naming = if params.flag("unnamed")? { Naming::None } else { Naming::Kind };
-    let request = StreamRequest {
+    let request = SubscribeRequest {
         kinds: params.all("kind"),
         agent_id: params.get("agent").map(str::to_owned),
         channel: params.get("channel").map(str::to_owned),
-        start,
+        after_seq: start,
         follow: true,
         ephemeral: params.flag("ephemeral")?,
     };
-    Ok((request, naming))
+    Ok((request, start, naming))
 }
 
 /// Whether server-sent events have a name. `EventSource.onmessage` receives only events without a
@@ -107,8 +109,8 @@ pub(super) async fn server_sent_events(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Failed> {
-    let (request, naming) = request(&uri, &headers)?;
-    let stream = streams::open(&rest.control, request).await?;
+    let (request, start, naming) = request(&uri, &headers)?;
+    let stream = streams::open(&rest.control, request, start).await?;
     if let Err(refusal) = admission.redeem(&rest) {
         return Ok(guard::unauthorized(&refusal));
     }
@@ -201,7 +203,7 @@ pub(super) async fn socket(
     // A page cannot see why an upgrade was refused, so refusals are sent over the socket.
     let opened = match request(&uri, &headers) {
         // WebSocket frames have no names, so `unnamed` has no effect here.
-        Ok((request, _)) => streams::open(&rest.control, request).await,
+        Ok((request, start, _)) => streams::open(&rest.control, request, start).await,
         Err(refusal) => Err(refusal),
     };
     let opened = match opened {
@@ -339,25 +341,25 @@ async fn refused(sink: &mut SplitSink<WebSocket, Message>, refusal: &Refusal) ->
 mod tests {
     use super::*;
 
-    fn parse(query: &str, last: Option<&str>) -> Result<StreamRequest, Refusal> {
+    fn parse(query: &str, last: Option<&str>) -> Result<SubscribeRequest, Refusal> {
         let mut headers = HeaderMap::new();
         if let Some(last) = last {
             headers.insert("last-event-id", last.parse().unwrap());
         }
-        request(&format!("/api/events?{query}").parse().unwrap(), &headers).map(|(request, _)| request)
+        request(&format!("/api/events?{query}").parse().unwrap(), &headers).map(|(request, ..)| request)
     }
 
     // covers: CP-06
     #[test]
     fn a_browser_that_reconnects_resumes_at_its_position() {
-        assert_eq!(parse("", None).unwrap().start, Start::Oldest);
-        assert_eq!(parse("after=oldest", None).unwrap().start, Start::Oldest);
-        assert_eq!(parse("after=now", None).unwrap().start, Start::Now);
-        assert_eq!(parse("after=7", None).unwrap().start, Start::After(7));
-        assert_eq!(parse("after=7", Some("9")).unwrap().start, Start::After(9));
-        assert_eq!(parse("after=7", Some("")).unwrap().start, Start::After(7));
-        assert_eq!(parse("after=7&last_event_id=8", None).unwrap().start, Start::After(8));
-        assert_eq!(parse("last_event_id=8", Some("9")).unwrap().start, Start::After(9), "the header is newer");
+        assert_eq!(parse("", None).unwrap().after_seq, Some(0));
+        assert_eq!(parse("after=oldest", None).unwrap().after_seq, Some(0));
+        assert_eq!(parse("after=now", None).unwrap().after_seq, None);
+        assert_eq!(parse("after=7", None).unwrap().after_seq, Some(7));
+        assert_eq!(parse("after=7", Some("9")).unwrap().after_seq, Some(9));
+        assert_eq!(parse("after=7", Some("")).unwrap().after_seq, Some(7));
+        assert_eq!(parse("after=7&last_event_id=8", None).unwrap().after_seq, Some(8));
+        assert_eq!(parse("last_event_id=8", Some("9")).unwrap().after_seq, Some(9), "the header is newer");
         for (query, last) in [
             ("after=x", None),
             ("after=-1", None),

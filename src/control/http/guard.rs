@@ -192,7 +192,7 @@ const COOKIE: &str = "ghost_session";
 pub(super) async fn issue_cookie(State(rest): Shared) -> Result<Response, Failed> {
     let secret = random_hex()
         .map_err(|error| Refusal::new(Code::Unavailable, format!("a cookie cannot be created: {error}")))?;
-    let Some(until) = rest.sessions.add(&secret, rest.control.world.ctx().ports.clock.steady()) else {
+    let Some(until) = rest.sessions.add(&secret, rest.now()) else {
         return Err(Refusal::new(Code::RateLimited, "too many cookies are in use")
             .hint("use one that you have, or wait until they end")
             .into());
@@ -202,11 +202,7 @@ pub(super) async fn issue_cookie(State(rest): Shared) -> Result<Response, Failed
     let cookie = format!("{COOKIE}={secret}; HttpOnly; SameSite=Strict; Path=/api; Max-Age={age}{secure}");
     let cookie = HeaderValue::from_str(&cookie)
         .map_err(|error| Refusal::new(Code::Internal, format!("the cookie cannot be sent: {error}")))?;
-    Ok((
-        [(header::SET_COOKIE, cookie)],
-        Json(json!({ "expires_at": rest.control.world.ctx().ports.clock.wall_of(until).rfc3339() })),
-    )
-        .into_response())
+    Ok(([(header::SET_COOKIE, cookie)], Json(json!({ "expires_at": rest.shown(until) }))).into_response())
 }
 
 /// Whether a request carries a valid cookie. A request that changes something must also have an
@@ -216,7 +212,7 @@ fn has_valid_cookie(rest: &Rest, method: &Method, headers: &HeaderMap) -> bool {
     if changes && !headers.contains_key(header::ORIGIN) {
         return false;
     }
-    let now = rest.control.world.ctx().ports.clock.steady();
+    let now = rest.now();
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut secrets = cookies
         .flat_map(|value| value.split(';'))
@@ -231,12 +227,12 @@ pub(super) const TICKET: &str = "ticket";
 pub(super) async fn issue_ticket(State(rest): Shared) -> Result<Json<Value>, Failed> {
     let ticket = random_hex()
         .map_err(|error| Refusal::new(Code::Unavailable, format!("a ticket cannot be created: {error}")))?;
-    let Some(until) = rest.tickets.add(&ticket, rest.control.world.ctx().ports.clock.steady()) else {
+    let Some(until) = rest.tickets.add(&ticket, rest.now()) else {
         let what = format!("{TICKETS_MAX} unused tickets exist, which is the limit");
         let hint = format!("use those that you have, or wait {} s", TICKET_LIFETIME.as_secs());
         return Err(Refusal::new(Code::RateLimited, what).hint(hint).into());
     };
-    Ok(Json(json!({ "ticket": ticket, "expires_at": rest.control.world.ctx().ports.clock.wall_of(until).rfc3339() })))
+    Ok(Json(json!({ "ticket": ticket, "expires_at": rest.shown(until) })))
 }
 
 /// The ticket of a request. `None` if the request carries the token or a session cookie instead.
@@ -252,9 +248,7 @@ impl Admission {
     /// If another request has used it in the meantime.
     pub(super) fn redeem(self, rest: &Rest) -> Result<(), Refusal> {
         match self.0 {
-            Some(ticket) if !rest.tickets.redeem(&ticket, rest.control.world.ctx().ports.clock.steady()) => {
-                Err(no_ticket())
-            }
+            Some(ticket) if !rest.tickets.redeem(&ticket, rest.now()) => Err(no_ticket()),
             Some(_) | None => Ok(()),
         }
     }
@@ -275,7 +269,7 @@ pub(super) fn unauthorized(refusal: &Refusal) -> Response {
 pub(super) async fn or_token(State(rest): State<Arc<Rest>>, mut request: Request, next: Next) -> Response {
     let ticket = ticket_of(request.uri());
     match &ticket {
-        Some(ticket) if !rest.tickets.is_valid(ticket, rest.control.world.ctx().ports.clock.steady()) => {
+        Some(ticket) if !rest.tickets.is_valid(ticket, rest.now()) => {
             return unauthorized(&no_ticket());
         }
         Some(_) => {}

@@ -92,16 +92,10 @@ async fn metrics(control: &Control) -> Result<String, Refusal> {
     let now = world.ctx().now();
     let mut page = Page::default();
 
-    page.family("ghost_agents", "gauge", "Agents by status.");
-    for status in AgentStatus::ALL {
-        let count = statuses.get(status).copied().unwrap_or(0);
-        page.row("ghost_agents", &[("status", status.as_str())], count);
-    }
-    page.family("ghost_agents_running", "gauge", "Running agents by activity.");
-    for activity in Activity::ALL {
-        let count = activities.get(activity).copied().unwrap_or(0);
-        page.row("ghost_agents_running", &[("activity", activity.as_str())], count);
-    }
+    let by_status = AgentStatus::ALL.iter().map(|status| (status.as_str(), statuses.get(status).copied().unwrap_or(0)));
+    page.labelled("ghost_agents", "gauge", "Agents by status.", "status", by_status);
+    let by_activity = Activity::ALL.iter().map(|one| (one.as_str(), activities.get(one).copied().unwrap_or(0)));
+    page.labelled("ghost_agents_running", "gauge", "Running agents by activity.", "activity", by_activity);
     let waiting = world.directory().waiting();
     page.single("ghost_agents_waiting", "gauge", "Agents with mail that wait for a place (limits.awake_max).", waiting);
     page.single("ghost_open_turns", "gauge", "Turns under way.", facts.open_turns);
@@ -144,31 +138,31 @@ async fn metrics(control: &Control) -> Result<String, Refusal> {
     }
 
     let providers = world.engine().providers();
-    page.family("ghost_model_calls_queued", "gauge", "Model calls that wait for a slot.");
-    for entry in providers.iter() {
-        page.row("ghost_model_calls_queued", &[("provider", &entry.name)], entry.pool.queued());
-    }
-    page.family("ghost_model_calls_in_use", "gauge", "Model calls under way.");
-    for entry in providers.iter() {
-        page.row("ghost_model_calls_in_use", &[("provider", &entry.name)], entry.pool.in_use());
-    }
+    let queued = providers.iter().map(|entry| (entry.name.as_str(), entry.pool.queued()));
+    page.labelled("ghost_model_calls_queued", "gauge", "Model calls that wait for a slot.", "provider", queued);
+    let in_use = providers.iter().map(|entry| (entry.name.as_str(), entry.pool.in_use()));
+    page.labelled("ghost_model_calls_in_use", "gauge", "Model calls under way.", "provider", in_use);
 
     add_counters(&mut page, &control.tallies.read());
 
     let uptime = now.since(world.directory().started_at()).as_secs();
     page.single("ghost_uptime_seconds", "gauge", "Seconds since the daemon began to serve the world.", uptime);
-    page.family("ghost_build_info", "gauge", "1, with the version of the daemon.");
-    page.row("ghost_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let version = [(env!("CARGO_PKG_VERSION"), 1)];
+    page.labelled("ghost_build_info", "gauge", "1, with the version of the daemon.", "version", version);
     process(&mut page);
     Ok(page.text())
 }
 
 /// The metrics that are counted since the daemon started.
 fn add_counters(page: &mut Page, counts: &Counts) {
-    page.family("ghost_turns_total", "counter", "Turns that ended since the daemon started, by status.");
-    for (status, count) in &counts.turns {
-        page.row("ghost_turns_total", &[("status", status)], count);
-    }
+    let turns = counts.turns.iter().map(|(status, count)| (status.as_str(), count));
+    page.labelled(
+        "ghost_turns_total",
+        "counter",
+        "Turns that ended since the daemon started, by status.",
+        "status",
+        turns,
+    );
     page.family("ghost_turn_duration_seconds", "histogram", "Duration of turns that started since the daemon started.");
     page.histogram("ghost_turn_duration_seconds", &[], &counts.turns_took);
     page.family("ghost_tool_calls_total", "counter", "Tool calls that ended since the daemon started, by status.");
@@ -182,10 +176,9 @@ fn add_counters(page: &mut Page, counts: &Counts) {
         page.row("ghost_model_calls_total", &[("model", model), ("outcome", "answered")], counts_of_model.answered);
         page.row("ghost_model_calls_total", &[("model", model), ("outcome", "failed")], counts_of_model.failed);
     }
-    page.family("ghost_model_retries_total", "counter", "Model calls that followed a failed one of the same turn.");
-    for (model, counts_of_model) in &counts.models {
-        page.row("ghost_model_retries_total", &[("model", model)], counts_of_model.retries);
-    }
+    let retries = counts.models.iter().map(|(model, of_model)| (model.as_str(), of_model.retries));
+    let help = "Model calls that followed a failed one of the same turn.";
+    page.labelled("ghost_model_retries_total", "counter", help, "model", retries);
     page.family("ghost_model_tokens_total", "counter", "Tokens; the input includes those from the cache.");
     for (model, counts_of_model) in &counts.models {
         let sorts = [
@@ -198,10 +191,8 @@ fn add_counters(page: &mut Page, counts: &Counts) {
             page.row("ghost_model_tokens_total", &[("model", model), ("sort", sort)], count);
         }
     }
-    page.family("ghost_model_cost_dollars_total", "counter", "Known cost of model calls.");
-    for (model, counts_of_model) in &counts.models {
-        page.row("ghost_model_cost_dollars_total", &[("model", model)], Money(counts_of_model.micros).usd());
-    }
+    let costs = counts.models.iter().map(|(model, of_model)| (model.as_str(), Money(of_model.micros).usd()));
+    page.labelled("ghost_model_cost_dollars_total", "counter", "Known cost of model calls.", "model", costs);
     page.family("ghost_model_call_duration_seconds", "histogram", "Duration of answered model calls.");
     for (model, counts_of_model) in &counts.models {
         page.histogram("ghost_model_call_duration_seconds", &[("model", model)], &counts_of_model.took);
@@ -276,6 +267,21 @@ impl Page {
     fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.row(name, &[], value);
+    }
+
+    /// Writes a family with one sample for each value of a label.
+    fn labelled<'l>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        label: &str,
+        samples: impl IntoIterator<Item = (&'l str, impl Display)>,
+    ) {
+        self.family(name, kind, help);
+        for (text, value) in samples {
+            self.row(name, &[(label, text)], value);
+        }
     }
 
     /// Writes the samples of one histogram, in seconds.

@@ -35,6 +35,18 @@ pub(super) struct Rest {
     pub(super) description: LazyLock<String>,
 }
 
+impl Rest {
+    /// The instant by which tickets and cookies expire.
+    pub(super) fn now(&self) -> Timestamp {
+        self.control.world.ctx().ports.clock.steady()
+    }
+
+    /// Such an instant as the wall clock shows it.
+    pub(super) fn shown(&self, at: Timestamp) -> String {
+        self.control.world.ctx().ports.clock.wall_of(at).rfc3339()
+    }
+}
+
 pub(super) type Shared = State<Arc<Rest>>;
 
 /// Who may call a route.

@@ -14,24 +14,13 @@ use tonic::metadata::MetadataValue;
 
 use crate::dispatch::{Query, Result};
 use crate::refusal::{status, status_as};
-use crate::streams::{self, DrainTimeout, EndReason, Ended, Item, PermitStream, Start, StreamRequest};
+use crate::streams::{self, DrainTimeout, EndReason, Ended, Item, PermitStream};
 
 pub(crate) async fn subscribe(cx: Query, request: SubscribeRequest) -> Result<Subscriber> {
-    let stream = streams::open(&cx, stream_request(request)).await?;
+    let start = Some(request.after_seq.unwrap_or(0));
+    let stream = streams::open(&cx, request, start).await?;
     let drain_timeout = DrainTimeout::of(&cx.world);
     Ok(Subscriber(PermitStream::new(stream.items, stream.feeder, stream.permit, drain_timeout, cx.peer.clone())))
-}
-
-fn stream_request(request: SubscribeRequest) -> StreamRequest {
-    StreamRequest {
-        kinds: request.kinds,
-        agent_id: request.agent_id,
-        channel: request.channel,
-        // 0 means the oldest stored event, the same as no sequence number.
-        start: request.after_seq.filter(|after| *after != 0).map_or(Start::Oldest, Start::After),
-        follow: request.follow,
-        ephemeral: request.ephemeral,
-    }
 }
 
 /// A subscription as a gRPC response stream.

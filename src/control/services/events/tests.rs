@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tonic::Status;
 
-use super::stream_request;
 use crate::refusal::to_status;
 use crate::streams::{HEARTBEAT_EVERY, LAG_CHECK_EVERY, QUEUE, filter};
 use crate::testing::{TestControl, refusal_of};
@@ -387,7 +386,7 @@ proptest! {
         channel in prop::option::of(".{0,150}"),
     ) {
         let request = SubscribeRequest { kinds, agent_id: agent, channel, ..SubscribeRequest::default() };
-        let checked: Result<_, Refusal> = filter(&stream_request(request));
+        let checked: Result<_, Refusal> = filter(&request);
         if let Err(refusal) = checked {
             prop_assert_eq!(refusal.code, Code::InvalidArguments);
         }
