@@ -5,6 +5,7 @@
 //! interpret. Of an invalid line nothing is expected.
 
 use std::ffi::OsString;
+use std::pin::Pin;
 use std::time::Duration;
 
 use clap::{Arg, Command};
@@ -38,8 +39,8 @@ pub async fn run(command: &Command, words: &[String], environment: &Environment,
             .into_iter()
             .map(|world| Candidate::new(world, "world"))
             .collect(),
-        Wanted::Live(kind) => {
-            let mut found = live(&cursor.options, environment, kind).await.unwrap_or_default();
+        Wanted::Live(names) => {
+            let mut found = live(&cursor.options, environment, names).await.unwrap_or_default();
             // A name that starts with `-` would be read as an option.
             found.retain(|candidate| !candidate.value.starts_with('-'));
             found
@@ -60,10 +61,10 @@ pub async fn run(command: &Command, words: &[String], environment: &Environment,
     0
 }
 
-async fn live(options: &ConnectionOptions, environment: &Environment, kind: Live) -> Option<Vec<Candidate>> {
+async fn live(options: &ConnectionOptions, environment: &Environment, names: Names) -> Option<Vec<Candidate>> {
     let target = find(options, environment).ok()?;
     let client = Client::new(target, &environment.tls, DAEMON_TIMEOUT, View::default(), Box::new(|_| {})).ok()?;
-    Deadline::after(DAEMON_TIMEOUT).within(candidates(&client, kind)).await?.ok()
+    Deadline::after(DAEMON_TIMEOUT).within(names(&client)).await?.ok()
 }
 
 /// The completion scripts of the shells. Each calls this program for the candidates at the cursor.
@@ -165,20 +166,18 @@ impl Candidate {
 }
 
 /// The kind of word that is expected at the cursor.
-#[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// One of these words.
     Words(Vec<Candidate>),
     /// The name of a world under the state directory.
     Worlds,
     /// A name that the daemon can list.
-    Live(Live),
+    Live(Names),
     /// Unknown: nothing is offered.
     Nothing,
 }
 
 /// The word at the cursor.
-#[derive(Debug)]
 pub struct Cursor {
     /// The kind of word that is expected there.
     pub wanted: Wanted,
@@ -323,7 +322,7 @@ impl<'c> Walk<'c> {
             return Wanted::Worlds;
         }
         let first = self.arguments.first().map(String::as_str);
-        Live::named(arg.get_id().as_str(), &self.path, first).map_or(Wanted::Nothing, Wanted::Live)
+        names(arg.get_id().as_str(), &self.path, first).map_or(Wanted::Nothing, Wanted::Live)
     }
 }
 
@@ -331,148 +330,72 @@ fn about(arg: &Arg) -> String {
     arg.get_help().map(ToString::to_string).unwrap_or_default()
 }
 
-/// A kind of name that the daemon can list.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Live {
-    /// An agent id.
-    Agent,
-    /// A turn id, newest first.
-    Turn,
-    /// A task id.
-    Task,
-    /// The id of an approval: pending, or for `revoke` one that holds for later calls.
-    Approval { always: bool },
-    /// The id of a held dead letter.
-    DeadLetter,
-    /// The id of a droid that has not ended, or for `show` of any.
-    Droid { live: bool },
-    /// The id of a write grant.
-    Grant,
-    /// A conversation id.
-    Conversation,
-    /// A schedule as `AGENT/NAME`; the field is its kind: timer, cron or watch.
-    Schedule(String),
-    /// A channel name.
-    Channel,
-    /// The id of a knowledge entry.
-    Entry,
-    /// A key of the shared state.
-    Key,
-    /// A tool name of this agent.
-    Tool(String),
-}
-
-impl Live {
-    /// The kind of value of the option or argument with this id, in the command `path`, with `first` as the first
-    /// argument.
-    pub fn named(id: &str, path: &[&str], first: Option<&str>) -> Option<Self> {
-        Some(match id {
-            "entry_id" => Self::Entry,
-            "agent_id" if path != ["agent", "create"] => Self::Agent,
-            "parent_id" if path == ["droid", "list"] => Self::Agent,
-            "owner" | "as_agent" | "members" => Self::Agent,
-            "turn_id" => Self::Turn,
-            "task_id" | "depends_on" | "parent_id" => Self::Task,
-            "approval_id" => Self::Approval { always: path.last() == Some(&"revoke") },
-            "dead_letter_id" => Self::DeadLetter,
-            "grant_id" => Self::Grant,
-            "droid_id" => Self::Droid { live: path.last() != Some(&"show") },
-            "conversation_id" | "session" => Self::Conversation,
-            "channel" if path != ["chat", "create"] => Self::Channel,
-            "key" | "prefix" => Self::Key,
-            "schedule_id" => Self::Schedule((*path.first()?).to_owned()),
-            "tool" => Self::Tool(first?.to_owned()),
-            _ => return None,
-        })
-    }
-}
+/// Lists names that the daemon knows: one page of a list, never more.
+pub type Names =
+    Box<dyn for<'c> FnOnce(&'c Client) -> Pin<Box<dyn Future<Output = Result<Vec<Candidate>, Failure>> + 'c>>>;
 
 /// The rows of the first page of a list, each as a value and its description.
-async fn page<R: Paged>(
-    client: &Client,
-    request: R,
-    candidate: impl Fn(&R::Row) -> (String, String),
-) -> Result<Vec<Candidate>, Failure> {
-    let (rows, _) = R::rows(client.call(request.at(PAGE, String::new())).await?);
-    Ok(rows.iter().take(PAGE as usize).map(candidate).map(|(name, about)| Candidate::new(name, &about)).collect())
+fn page<R: Paged>(request: R, candidate: fn(&R::Row) -> (String, String)) -> Names {
+    Box::new(move |client| {
+        Box::pin(async move {
+            let (rows, _) = R::rows(client.call(request.at(PAGE, String::new())).await?);
+            let rows = rows.iter().take(PAGE as usize).map(candidate);
+            Ok(rows.map(|(name, about)| Candidate::new(name, &about)).collect())
+        })
+    })
 }
 
-/// Lists the names of this kind: one page of a list, never more.
-pub async fn candidates(client: &Client, kind: Live) -> Result<Vec<Candidate>, Failure> {
-    match kind {
-        Live::Agent => {
-            page(client, v1::ListAgentsRequest::default(), |row| {
-                (row.agent_id.clone(), format!("{} {}", row.archetype, row.status))
-            })
-            .await
+/// The names for the option or argument with this id, in the command `path`, with `first` as the first argument.
+fn names(id: &str, path: &[&str], first: Option<&str>) -> Option<Names> {
+    let agents = || {
+        page(v1::ListAgentsRequest::default(), |row| {
+            (row.agent_id.clone(), format!("{} {}", row.archetype, row.status))
+        })
+    };
+    Some(match id {
+        "agent_id" if path != ["agent", "create"] => agents(),
+        "parent_id" if path == ["droid", "list"] => agents(),
+        "owner" | "as_agent" | "members" => agents(),
+        "entry_id" => page(v1::ListKnowledgeRequest::default(), |row| (row.entry_id.clone(), row.title.clone())),
+        "turn_id" => page(v1::ListTurnsRequest::default(), |row| {
+            (row.turn_id.clone(), format!("{} {}: {}", row.agent_id, row.status, row.about))
+        }),
+        "task_id" | "depends_on" | "parent_id" => page(v1::ListTasksRequest::default(), |row| {
+            (row.task_id.clone(), format!("{} {}: {}", row.owner, row.status, row.title))
+        }),
+        "approval_id" => {
+            // Only an approval that holds for later calls can be revoked.
+            let request = v1::ListApprovalsRequest { always: path.last() == Some(&"revoke"), ..<_>::default() };
+            page(request, |row| (row.approval_id.clone(), format!("{}: {}", row.agent_id, row.summary)))
         }
-        Live::Turn => {
-            page(client, v1::ListTurnsRequest::default(), |row| {
-                (row.turn_id.clone(), format!("{} {}: {}", row.agent_id, row.status, row.about))
-            })
-            .await
+        "dead_letter_id" => page(v1::ListDeadRequest::default(), |row| {
+            (row.dead_letter_id.clone(), format!("{}: {}", row.agent_id, row.reason))
+        }),
+        "grant_id" => page(v1::ListGrantsRequest::default(), |row| {
+            (row.grant_id.clone(), format!("{}: {}", row.agent_id, row.prefix))
+        }),
+        "droid_id" => {
+            let request = v1::ListDroidsRequest { live: path.last() != Some(&"show"), ..<_>::default() };
+            page(request, |row| (row.droid_id.clone(), format!("{} {}: {}", row.parent_id, row.state, row.task)))
         }
-        Live::Task => {
-            page(client, v1::ListTasksRequest::default(), |row| {
-                (row.task_id.clone(), format!("{} {}: {}", row.owner, row.status, row.title))
-            })
-            .await
+        "conversation_id" | "session" => page(v1::ListConversationsRequest::default(), |row| {
+            (row.conversation_id.clone(), format!("{} with {}", row.owner, row.party))
+        }),
+        "channel" if path != ["chat", "create"] => {
+            page(v1::ListChannelsRequest::default(), |row| (row.channel.clone(), row.topic.clone().unwrap_or_default()))
         }
-        Live::Approval { always } => {
-            page(client, v1::ListApprovalsRequest { always, ..<_>::default() }, |row| {
-                (row.approval_id.clone(), format!("{}: {}", row.agent_id, row.summary))
-            })
-            .await
-        }
-        Live::DeadLetter => {
-            page(client, v1::ListDeadRequest::default(), |row| {
-                (row.dead_letter_id.clone(), format!("{}: {}", row.agent_id, row.reason))
-            })
-            .await
-        }
-        Live::Droid { live } => {
-            page(client, v1::ListDroidsRequest { live, ..<_>::default() }, |row| {
-                (row.droid_id.clone(), format!("{} {}: {}", row.parent_id, row.state, row.task))
-            })
-            .await
-        }
-        Live::Grant => {
-            page(client, v1::ListGrantsRequest::default(), |row| {
-                (row.grant_id.clone(), format!("{}: {}", row.agent_id, row.prefix))
-            })
-            .await
-        }
-        Live::Conversation => {
-            page(client, v1::ListConversationsRequest::default(), |row| {
-                (row.conversation_id.clone(), format!("{} with {}", row.owner, row.party))
-            })
-            .await
-        }
-        Live::Schedule(kind) => {
-            page(client, v1::ListSchedulesRequest { kind: Some(kind), ..<_>::default() }, |row| {
+        "key" | "prefix" => page(v1::ListStateRequest::default(), |row| (row.key.clone(), row.value_json.clone())),
+        "schedule_id" => {
+            let kind = Some((*path.first()?).to_owned());
+            page(v1::ListSchedulesRequest { kind, ..<_>::default() }, |row| {
                 (format!("{}/{}", row.agent_id, row.name), row.message.clone())
             })
-            .await
         }
-        Live::Channel => {
-            page(client, v1::ListChannelsRequest::default(), |row| {
-                (row.channel.clone(), row.topic.clone().unwrap_or_default())
-            })
-            .await
-        }
-        Live::Entry => {
-            page(client, v1::ListKnowledgeRequest::default(), |row| (row.entry_id.clone(), row.title.clone())).await
-        }
-        Live::Key => {
-            page(client, v1::ListStateRequest::default(), |row| (row.key.clone(), row.value_json.clone())).await
-        }
-        Live::Tool(agent_id) => {
-            page(client, v1::ListToolsRequest { agent_id, ..<_>::default() }, |row| {
-                (row.name.clone(), row.description.clone())
-            })
-            .await
-        }
-    }
+        "tool" => page(v1::ListToolsRequest { agent_id: first?.to_owned(), ..<_>::default() }, |row| {
+            (row.name.clone(), row.description.clone())
+        }),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The connection to the daemon: the channel, the token on every request, and retries while the daemon is unreachable.
+//! The connection to the daemon: the channel, the token on every request, retries while the daemon is unreachable, and the
+//! full id for an abbreviated one.
 //!
 //! A request is built once and repeated unchanged, with its `request_id`. So if the daemon stopped after the effect but
 //! before the answer, the repetition gets the stored answer.
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ghost_proto::Call;
+use ghost_proto::{Call, v1};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -321,4 +322,82 @@ pub fn required<T>(part: Option<T>, what: &str) -> Result<T, Failure> {
 /// A new id for one mutation.
 pub fn new_request_id() -> String {
     uuid::Uuid::now_v7().to_string()
+}
+
+/// Hexadecimal digits of a full id.
+const DIGITS: usize = 32;
+
+/// The kind of an id, as the wire names it. A prefix of an id is enough if it is unique among the ids of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdKind(&'static str);
+
+impl IdKind {
+    pub const APPROVAL: Self = Self("approval");
+    pub const CONVERSATION: Self = Self("conversation");
+    pub const DEAD_LETTER: Self = Self("dead_letter");
+    pub const GRANT: Self = Self("grant");
+    pub const SCHEDULE: Self = Self("schedule");
+    pub const TASK: Self = Self("task");
+    pub const TURN: Self = Self("turn");
+}
+
+/// The name of the session of an agent's own work.
+const OWN_WORK: &str = "own";
+
+/// The full id for a prefix. Text that is not a prefix of an id is returned unchanged; the daemon then refuses the
+/// request that uses it.
+pub async fn full_id(client: &Client, kind: IdKind, typed: String) -> Result<String, Failure> {
+    if !is_prefix(&typed) {
+        return Ok(typed);
+    }
+    let request = v1::ResolveIdRequest { kind: kind.0.to_owned(), prefix: typed.clone() };
+    match client.call(request).await {
+        Ok(found) => Ok(found.full_id),
+        Err(failure) if failure.code == "not_found" => Ok(typed),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The full name of a session: `own`, or the id of a conversation.
+pub async fn full_session(client: &Client, typed: String) -> Result<String, Failure> {
+    if typed == OWN_WORK { Ok(typed) } else { full_id(client, IdKind::CONVERSATION, typed).await }
+}
+
+/// Like [`full_id`] for an optional id.
+pub async fn full_id_if_given(client: &Client, kind: IdKind, typed: Option<String>) -> Result<Option<String>, Failure> {
+    match typed {
+        Some(typed) => full_id(client, kind, typed).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Like [`full_id`] for several ids.
+pub async fn full_ids(client: &Client, kind: IdKind, typed: Vec<String>) -> Result<Vec<String>, Failure> {
+    let mut ids = Vec::with_capacity(typed.len());
+    for typed in typed {
+        ids.push(full_id(client, kind, typed).await?);
+    }
+    Ok(ids)
+}
+
+/// Whether the text can be a prefix of an id and is not a full id.
+fn is_prefix(typed: &str) -> bool {
+    let digits = typed.bytes().filter(|c| *c != b'-').count();
+    (1..DIGITS).contains(&digits) && typed.bytes().all(|c| c == b'-' || c.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod id_tests {
+    use super::is_prefix;
+
+    #[test]
+    fn only_possible_prefixes_are_resolved() {
+        for typed in ["0", "0197d2", "0197D2A0-11", "0197d2a0-1111-7000-8000-0123456789a"] {
+            assert!(is_prefix(typed), "{typed}");
+        }
+        for typed in ["", "-", "none", "t", "0197d2a0-1111-7000-8000-0123456789ab", "0197d2a01111700080000123456789ab"]
+        {
+            assert!(!is_prefix(typed), "{typed}");
+        }
+    }
 }

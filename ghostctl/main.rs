@@ -13,7 +13,6 @@ mod discovery;
 mod endpoint;
 mod failure;
 mod help;
-mod ids;
 mod lists;
 mod output;
 mod text;

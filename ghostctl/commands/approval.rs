@@ -111,7 +111,7 @@ impl Approval {
                 list(client, &bound, request, APPROVALS).await
             }
             Self::Show { approval_id } => {
-                let approval_id = ids::full_id(client, ids::APPROVAL, approval_id).await?;
+                let approval_id = full_id(client, IdKind::APPROVAL, approval_id).await?;
                 let approval = client.call(v1::GetApprovalRequest { approval_id }).await?;
                 Ok(Answer::new(&approval, whole(&approval, &client.view)))
             }
@@ -133,7 +133,7 @@ impl Approval {
                 decide(client, approval_id, v1::DecideApprovalRequest { note, ..<_>::default() }).await
             }
             Self::Revoke { approval_id } => {
-                let approval_id = ids::full_id(client, ids::APPROVAL, approval_id).await?;
+                let approval_id = full_id(client, IdKind::APPROVAL, approval_id).await?;
                 let request = v1::RevokeApprovalRequest { request_id: new_request_id(), approval_id };
                 let approval = client.call(request).await?;
                 let text = format!("{} asks again before: {}", approval.agent_id, approval.summary);
@@ -151,7 +151,7 @@ fn field(text: &str) -> Result<(String, String), String> {
 }
 
 async fn decide(client: &Client, typed: String, decision: v1::DecideApprovalRequest) -> Result<Answer, Failure> {
-    let approval_id = ids::full_id(client, ids::APPROVAL, typed).await?;
+    let approval_id = full_id(client, IdKind::APPROVAL, typed).await?;
     let request = v1::DecideApprovalRequest { request_id: new_request_id(), approval_id, ..decision };
     let approval = client.call(request).await?;
     let v1::Approval { tool, agent_id, status, summary, .. } = &approval;

@@ -94,7 +94,7 @@ impl Conversation {
                 list(client, &bound, request, CONVERSATIONS).await
             }
             Self::Show { conversation_id, after } => {
-                let id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
+                let id = full_id(client, IdKind::CONVERSATION, conversation_id).await?;
                 let (conversation, entries) = read(client, &id, after).await?;
                 let mut json = json::value(&conversation);
                 json["entries"] = json::value(&entries);
@@ -112,7 +112,7 @@ impl Conversation {
                 Ok(Answer::new(&json, text))
             }
             Self::Handoff { conversation_id, agent_id, reason } => {
-                let conversation_id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
+                let conversation_id = full_id(client, IdKind::CONVERSATION, conversation_id).await?;
                 let reason = optional_text(reason)?;
                 let request = v1::HandoffConversationRequest { request_id, conversation_id, agent_id, reason };
                 let now = client.call(request).await?;
@@ -120,14 +120,14 @@ impl Conversation {
                 Ok(Answer::new(&now, text))
             }
             Self::End { conversation_id, reason } => {
-                let conversation_id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
+                let conversation_id = full_id(client, IdKind::CONVERSATION, conversation_id).await?;
                 let request =
                     v1::EndConversationRequest { request_id, conversation_id, reason: optional_text(reason)? };
                 let ended = client.call(request).await?;
                 Ok(Answer::new(&ended, format!("conversation {} has ended", ended.conversation_id)))
             }
             Self::Redeliver { conversation_id, seq } => {
-                let conversation_id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
+                let conversation_id = full_id(client, IdKind::CONVERSATION, conversation_id).await?;
                 let request = v1::RedeliverRequest { request_id, conversation_id, seq };
                 let entry = client.call(request).await?;
                 let which = format!("message {} of conversation {}", entry.seq, entry.conversation_id);
@@ -246,8 +246,8 @@ impl Session {
                 Ok(Rows::from(sessions).answer(&client.view, SESSIONS))
             }
             Self::Show { agent_id, session, limit, before } => {
-                let session = ids::session(client, session).await?;
-                let before_turn_id = ids::full_id_if_given(client, ids::TURN, before).await?;
+                let session = full_session(client, session).await?;
+                let before_turn_id = full_id_if_given(client, IdKind::TURN, before).await?;
                 let request = v1::GetSessionRequest { agent_id, session, before_turn_id, limit };
                 let found = client.call(request).await?;
                 let mut text: String = found.entries.iter().map(|entry| said(entry, &client.view)).collect();
@@ -263,7 +263,7 @@ impl Session {
                 Ok(Answer::new(&found, text))
             }
             Self::Reset { agent_id, session } => {
-                let session = ids::session(client, session).await?;
+                let session = full_session(client, session).await?;
                 let begun = format!("session {session} of {agent_id} begins anew");
                 let request = v1::ResetSessionRequest { request_id: new_request_id(), agent_id, session };
                 let done = client.call(request).await?;

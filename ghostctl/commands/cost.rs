@@ -228,7 +228,7 @@ const FAILED: [&str; 2] = ["failed", "unknown"];
 impl Ledger {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let Self { agent: agent_id, tool, status, turn, since_at_ms, totals: sums, bound } = self;
-        let turn_id = ids::full_id_if_given(client, ids::TURN, turn).await?;
+        let turn_id = full_id_if_given(client, IdKind::TURN, turn).await?;
         let filter = v1::ListLedgerRequest { agent_id, tool, status, turn_id, since_at_ms, ..<_>::default() };
         if sums {
             return totals(client, filter, &bound).await;

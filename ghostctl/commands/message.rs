@@ -225,12 +225,12 @@ impl Dead {
             }
             Self::Show { dead_letter_id } => show(client, dead_letter_id).await,
             Self::Retry { dead_letter_id, fresh } => {
-                let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, dead_letter_id).await?;
+                let dead_letter_id = full_id(client, IdKind::DEAD_LETTER, dead_letter_id).await?;
                 let request = v1::RetryDeadRequest { request_id, dead_letter_id, fresh };
                 changed(&client.call(request).await?)
             }
             Self::Drop { dead_letter_id } => {
-                let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, dead_letter_id).await?;
+                let dead_letter_id = full_id(client, IdKind::DEAD_LETTER, dead_letter_id).await?;
                 changed(&client.call(v1::DropDeadRequest { request_id, dead_letter_id }).await?)
             }
         }
@@ -246,7 +246,7 @@ fn changed(change: &DeadChange) -> Result<Answer, Failure> {
 }
 
 async fn show(client: &Client, typed: String) -> Result<Answer, Failure> {
-    let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, typed).await?;
+    let dead_letter_id = full_id(client, IdKind::DEAD_LETTER, typed).await?;
     let answer = client.call(v1::GetDeadRequest { dead_letter_id }).await?;
     let letter = required(answer.dead_letter, "dead letter")?;
     let mut json = json::value(&letter);

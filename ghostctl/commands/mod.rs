@@ -21,9 +21,10 @@ pub mod world; // status, pause, resume, reload, confirm-clock, shutdown, config
 mod prelude {
     pub(crate) use ghost_proto::v1;
 
-    pub(crate) use crate::connection::{Client, new_request_id, required};
+    pub(crate) use crate::connection::{
+        Client, IdKind, full_id, full_id_if_given, full_ids, full_session, new_request_id, required,
+    };
     pub(crate) use crate::failure::Failure;
-    pub(crate) use crate::ids;
     pub(crate) use crate::lists::{Bound, Column, Rows, columns, fields, list, pages, table};
     pub(crate) use crate::output::{Answer, Note, Output, View};
 }

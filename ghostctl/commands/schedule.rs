@@ -363,7 +363,7 @@ impl Listed {
             Self::Runs { id, limit } => {
                 let schedule_id = match id.contains('/') {
                     true => find(client, kind, &id).await?.schedule_id,
-                    false => ids::full_id(client, ids::SCHEDULE, id).await?,
+                    false => full_id(client, IdKind::SCHEDULE, id).await?,
                 };
                 let found = client.call(v1::ListRunsRequest { schedule_id, limit }).await;
                 let rows = found.map_err(|failure| add_name_hint(kind, failure))?.runs;
@@ -414,7 +414,7 @@ async fn find(client: &Client, kind: &str, text: &str) -> Result<Schedule, Failu
         let schedules = all_of_kind(client, kind, Some(agent.to_owned())).await?.rows;
         return schedules.into_iter().find(|schedule| schedule.name == name).ok_or_else(|| not_found(kind, text));
     }
-    let schedule_id = ids::full_id(client, ids::SCHEDULE, text.to_owned()).await?;
+    let schedule_id = full_id(client, IdKind::SCHEDULE, text.to_owned()).await?;
     let found = client.call(v1::GetScheduleRequest { schedule_id }).await;
     let found = found.map_err(|failure| add_name_hint(kind, failure))?;
     if found.kind == kind { Ok(found) } else { Err(not_found(kind, text)) }

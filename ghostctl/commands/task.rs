@@ -59,7 +59,7 @@ impl Task {
                 list(client, &bound, request, TASKS).await
             }
             Self::Get { task_id } => {
-                let task_id = ids::full_id(client, ids::TASK, task_id).await?;
+                let task_id = full_id(client, IdKind::TASK, task_id).await?;
                 get(client, client.call(v1::GetTaskRequest { task_id }).await?)
             }
             Self::Update(verb) => verb.run(client).await,
@@ -134,8 +134,8 @@ impl Create {
             description: text_or_stdin(self.description)?,
             owner: self.owner,
             priority: self.priority,
-            depends_on: ids::full_ids(client, ids::TASK, self.depends_on).await?,
-            parent_id: ids::full_id_if_given(client, ids::TASK, self.parent).await?,
+            depends_on: full_ids(client, IdKind::TASK, self.depends_on).await?,
+            parent_id: full_id_if_given(client, IdKind::TASK, self.parent).await?,
             due_at_ms: self.due_at_ms,
         };
         Ok(changed(&client.call(request).await?))
@@ -188,12 +188,12 @@ pub struct Update {
 
 impl Update {
     async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let task_id = ids::full_id(client, ids::TASK, self.task_id).await?;
+        let task_id = full_id(client, IdKind::TASK, self.task_id).await?;
         let none = self.depends_on.iter().all(|word| word == "none");
         let depends_on = match self.depends_on {
             typed if typed.is_empty() => None,
             _ if none => Some(TaskIds::default()),
-            typed => Some(TaskIds { task_ids: ids::full_ids(client, ids::TASK, typed).await? }),
+            typed => Some(TaskIds { task_ids: full_ids(client, IdKind::TASK, typed).await? }),
         };
         let request = v1::UpdateTaskRequest {
             request_id: new_request_id(),

@@ -144,7 +144,7 @@ impl Grant {
                 list(client, &bound, request, GRANTS).await
             }
             Self::Revoke { grant_id } => {
-                let grant_id = ids::full_id(client, ids::GRANT, grant_id).await?;
+                let grant_id = full_id(client, IdKind::GRANT, grant_id).await?;
                 let request = v1::RevokeGrantRequest { request_id, grant_id };
                 Ok(told(client.call(request).await?, "revoked"))
             }

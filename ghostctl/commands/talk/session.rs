@@ -76,7 +76,7 @@ impl Session {
             failed: None,
         };
         if let Some(typed) = conversation {
-            let id = ids::full_id(client, ids::CONVERSATION, typed).await?;
+            let id = full_id(client, IdKind::CONVERSATION, typed).await?;
             let request = v1::GetConversationRequest { conversation_id: id.clone(), after_seq: None, limit: 1 };
             let found = client.call(request).await?;
             let found = required(found.conversation, "conversation")?;

@@ -4,7 +4,6 @@ mod steps;
 #[cfg(test)]
 mod steps_tests;
 
-use clap::ValueEnum;
 use ghost_proto::json;
 use ghost_proto::v1::{JournalRow, LedgerRow};
 
@@ -113,17 +112,12 @@ pub enum Turn {
         /// Call id, as `ghostctl ledger` prints it
         call_id: String,
         /// What became of it
-        outcome: Outcome,
+        #[arg(value_parser = ["happened", "did-not"])]
+        outcome: String,
         /// Tell the agent this, too
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
     },
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Outcome {
-    Happened,
-    DidNot,
 }
 
 const TURNS: &[Column<v1::Turn>] = columns![
@@ -144,7 +138,7 @@ impl Turn {
             }
             Self::Show { turn_id, full, raw } => show(client, turn_id, full, raw).await,
             Self::Cancel { turn_id, reason } => {
-                let turn_id = ids::full_id(client, ids::TURN, turn_id).await?;
+                let turn_id = full_id(client, IdKind::TURN, turn_id).await?;
                 let answer = client.call(v1::CancelTurnRequest { request_id, turn_id, reason }).await?;
                 let turn = required(answer.turn.as_ref(), "turn")?;
                 let already = if answer.changed { "" } else { "already " };
@@ -152,7 +146,7 @@ impl Turn {
                 Ok(Answer::new(&answer, text))
             }
             Self::Retry { turn_id: Some(turn_id), .. } => {
-                let turn_id = ids::full_id(client, ids::TURN, turn_id).await?;
+                let turn_id = full_id(client, IdKind::TURN, turn_id).await?;
                 let answer = client.call(v1::RetryTurnRequest { request_id, turn_id }).await?;
                 let turn = required(answer.turn, "turn")?;
                 let text = format!("turn {} of {} will be retried now", turn.turn_id, turn.agent_id);
@@ -160,11 +154,7 @@ impl Turn {
             }
             Self::Retry { turn_id: None, since, agent, .. } => retry_failed(client, agent, since).await,
             Self::Settle { call_id, outcome, note } => {
-                let outcome = match outcome {
-                    Outcome::Happened => "happened",
-                    Outcome::DidNot => "did-not",
-                };
-                let request = v1::SettleCallRequest { request_id, call_id, outcome: outcome.to_owned(), note };
+                let request = v1::SettleCallRequest { request_id, call_id, outcome, note };
                 let call = required(client.call(request).await?.call, "call")?;
                 let text =
                     format!("call {} of {} by {} is {} now", call.call_id, call.tool, call.agent_id, call.status);
@@ -175,7 +165,7 @@ impl Turn {
 }
 
 async fn show(client: &Client, typed: String, full: bool, raw: bool) -> Result<Answer, Failure> {
-    let turn_id = ids::full_id(client, ids::TURN, typed).await?;
+    let turn_id = full_id(client, IdKind::TURN, typed).await?;
     let mut steps: Vec<JournalRow> = Vec::new();
     let (turn, cut) = loop {
         let after_seq = steps.last().map_or(0, |row| row.seq);
