@@ -178,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ids::id_of;
+    use crate::ids::droid_text;
     use crate::write_acl::{WorkspacePath, WriteAcl};
 
     // covers: DROID-06, LIM-07, TEST-03
@@ -206,7 +206,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_output_is_in_the_droid_s_own_directory(wanted in "(?s).{0,200}", random in any::<u32>()) {
-            let droid: AgentId = id_of(random).parse().unwrap();
+            let droid: AgentId = droid_text(random).parse().unwrap();
             let path = format!("{}/{}", droid.home(), output_name(&wanted));
             let path = WorkspacePath::parse(&path, false).unwrap();
             prop_assert!(WriteAcl::own_directory(&droid).check(&droid, &path).is_ok());

@@ -190,7 +190,7 @@ pub const RESERVED_AGENT_IDS: [&str; 2] = ["all", "system"];
 impl AgentId {
     /// Whether this is the id of a droid. No other agent can have such an id.
     pub fn is_droid(&self) -> bool {
-        is_droid(self.as_str())
+        is_droid_text(self.as_str())
     }
 
     /// The agent's own directory, relative to the workspace.
@@ -228,12 +228,12 @@ pub const DROIDS: &str = "droids";
 const SCATTER: u32 = 0x9e37_79b1;
 
 /// The id of a world's droid number `n`. No two numbers have the same id, and ids of neighbours do not look alike.
-pub fn id_of(n: u32) -> String {
+pub fn droid_text(n: u32) -> String {
     format!("{PREFIX}{:08x}", n.wrapping_mul(SCATTER))
 }
 
 /// Whether `id` has the form of a droid's id.
-pub fn is_droid(id: &str) -> bool {
+pub fn is_droid_text(id: &str) -> bool {
     id.strip_prefix(PREFIX)
         .is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
 }
@@ -279,12 +279,12 @@ mod droid_tests {
     // covers: DROID-02
     #[test]
     fn ids_of_droids_have_one_form() {
-        assert_eq!((id_of(1), id_of(2)), ("droid-9e3779b1".to_owned(), "droid-3c6ef362".to_owned()));
-        assert!(is_droid(&id_of(u32::MAX)));
-        assert_eq!((0..10_000).map(id_of).collect::<std::collections::BTreeSet<_>>().len(), 10_000);
+        assert_eq!((droid_text(1), droid_text(2)), ("droid-9e3779b1".to_owned(), "droid-3c6ef362".to_owned()));
+        assert!(is_droid_text(&droid_text(u32::MAX)));
+        assert_eq!((0..10_000).map(droid_text).collect::<std::collections::BTreeSet<_>>().len(), 10_000);
         for bad in ["droid-", "droid-1234567", "droid-123456789", "droid-1234567G", "droid-ABCDEF12", "xdroid-12345678"]
         {
-            assert!(!is_droid(bad), "{bad}");
+            assert!(!is_droid_text(bad), "{bad}");
         }
     }
 }

@@ -54,8 +54,6 @@ pub mod usage;
 pub mod wall_clock;
 pub mod write_acl;
 
-pub use ids as droid_id;
-
 pub use agent::{Activity, Agent, AgentKind, AgentStatus, Desired, HeldSkill};
 pub use approval::{Approval, ApprovalPlan, ApprovalStatus, BoundFile};
 pub use artifact::{Artifact, ArtifactType};

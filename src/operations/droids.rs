@@ -11,6 +11,7 @@ pub use close::{named, own};
 pub use family::{end_overdue, kill};
 
 use ghost_domain::droid::{self, ARCHETYPE, TASK_BYTES, TIMEOUT_MAX};
+use ghost_domain::ids;
 
 use crate::agents::{self, NewAgent, delete_because};
 use crate::lookup::{agent_named, working_turn};
@@ -165,7 +166,7 @@ fn next_id(w: &mut StoreTx) -> Result<AgentId> {
             .hint("do the work yourself, or ask an operator to begin a new world"));
     };
     w.meta_put(COUNT, &n.to_string())?;
-    droid_id::id_of(n).parse()
+    ids::droid_text(n).parse()
 }
 
 /// Gives a droid guidance, or more work in mode `session`. A droid at work reads it before its next model call. `chain` is that

@@ -16,10 +16,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::context::{CallContext, Caller, WorldServices};
-pub use crate::effect::{
-    AfterCrash, AskTool, AskTool as ErasedAsk, FileTool, FileTool as ErasedFile, FileWork, Output, OutsideTool,
-    OutsideTool as ErasedOutside, ReadTool, ReadTool as ErasedRead, Run, WorldTool, WorldTool as ErasedWorld,
-};
+pub use crate::effect::{AfterCrash, AskTool, FileTool, FileWork, Output, OutsideTool, ReadTool, Run, WorldTool};
 use crate::loop_guard::Nature;
 pub use crate::parameters::parse;
 use crate::parameters::{Params, wrong_arguments};

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ghost_agent::{ActivityPort, AgentMsg};
+use ghost_domain::fair_queue::Class;
 use ghost_domain::time::Clock;
 use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Timestamp};
 use ghost_tools::AgentControl;
 use ractor::{ActorId, ActorRef};
 use tokio::sync::{Notify, watch};
 
-use crate::places::{Places, Rank};
+use crate::places::Places;
 use crate::slots::{Activation, AgentCard, Away, Call, Population, Route, Slot, Slots, WakeSlot};
 
 /// Number of agents that are visited before the lock is released for others.
@@ -75,9 +76,9 @@ impl Directory {
     }
 
     /// Takes a place for an agent, or lets it wait for one.
-    fn enter(&self, agent_id: &AgentId, rank: Rank) -> bool {
+    fn enter(&self, agent_id: &AgentId, class: Class) -> bool {
         let mut places = self.places();
-        let may = places.enter(agent_id, rank);
+        let may = places.enter(agent_id, class);
         // The first one who waits may find idle agents that can sleep.
         if places.has_begun() {
             self.places_changed.notify_one();
@@ -154,7 +155,7 @@ impl Directory {
     /// Takes a place for an agent, or lets it wait for one. Returns whether its supervisor may create its actor.
     pub(crate) fn may_wake(&self, agent_id: &AgentId) -> bool {
         let slots = self.lock();
-        slots.contains_key(agent_id) && self.enter(agent_id, Rank::Machine)
+        slots.contains_key(agent_id) && self.enter(agent_id, Class::Machine)
     }
 
     /// Returns one shared copy of a string that many agents have in common, such as an archetype's name.
@@ -226,18 +227,18 @@ impl Directory {
     }
 
     /// Raises the wake generation. Returns the receiver of the wake-up.
-    pub(crate) fn wake(&self, agent_id: &AgentId, rank: Rank) -> Route {
+    pub(crate) fn wake(&self, agent_id: &AgentId, class: Class) -> Route {
         let mut slots = self.lock();
         let Some(mut slot) = slots.get_mut(agent_id) else { return Route::Nowhere };
         let runs = slot.runs();
         match slot.wake.wake(runs) {
             Call::Actor(actor) => Route::Actor(*actor),
             // Without a place the call stays pending, and `next_awake` answers it.
-            Call::Supervisor if !self.enter(agent_id, rank) => Route::Nowhere,
+            Call::Supervisor if !self.enter(agent_id, class) => Route::Nowhere,
             Call::Supervisor => Route::Supervisor(slot.team.clone()),
             Call::Nobody => {
                 // A person's mail may come while the agent waits in the machines' queue.
-                if rank == Rank::Person {
+                if class == Class::Person {
                     self.places().promote(agent_id);
                 }
                 Route::Nowhere

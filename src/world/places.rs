@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_domain::AgentId;
-pub(crate) use ghost_domain::fair_queue::Class as Rank;
 use ghost_domain::fair_queue::{Class, FairQueue};
 
 /// The agents that are awake, and those that wait.

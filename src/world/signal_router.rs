@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ghost_agent::{AgentMsg, BudgetQueue};
 use ghost_config::plan::TeamPlan;
+use ghost_domain::fair_queue::Class;
 use ghost_domain::ports::{Signal, Wake};
 use ghost_domain::text::panic_text;
 use ghost_domain::{Agent, AgentId, AskId, Refusal, Timestamp};
@@ -18,7 +19,7 @@ use tokio::sync::{Notify, broadcast, oneshot, watch};
 
 use crate::directory::Directory;
 use crate::loops::{Loops, SIGNAL_ROUTER};
-use crate::places::Rank;
+
 use crate::slots::Route;
 
 /// A read or commit for one agent that runs beside its supervisor's mailbox.
@@ -207,11 +208,11 @@ impl SignalRouter {
     }
 
     pub(crate) fn wake(&self, agent_id: &AgentId) {
-        self.wake_for(agent_id, Rank::Machine);
+        self.wake_for(agent_id, Class::Machine);
     }
 
-    fn wake_for(&self, agent_id: &AgentId, rank: Rank) {
-        match self.directory.wake(agent_id, rank) {
+    fn wake_for(&self, agent_id: &AgentId, class: Class) {
+        match self.directory.wake(agent_id, class) {
             // If the actor or supervisor ends now, the inbox is read again after its end.
             Route::Actor(actor) => drop(actor.cast(AgentMsg::Wake)),
             Route::Supervisor(team) => self.send(team.as_ref(), TeamMsg::Activate(agent_id.clone())),
@@ -223,7 +224,7 @@ impl SignalRouter {
         self.loops.may_fail(SIGNAL_ROUTER);
         match signal {
             Signal::Wake(agent_id) => self.wake(agent_id),
-            Signal::WakeFirst(agent_id) => self.wake_for(agent_id, Rank::Person),
+            Signal::WakeFirst(agent_id) => self.wake_for(agent_id, Class::Person),
             Signal::AskClosed { ask_id, asker } => {
                 // An error means that no caller outside waits.
                 drop(self.asks.send(Some(*ask_id)));

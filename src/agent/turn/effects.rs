@@ -17,7 +17,7 @@ use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart};
 use ghost_operations::{Tx, budgets, grants};
 use ghost_store::{StoreError, is_away};
-use ghost_tools::tool::{AfterCrash, ErasedFile, ErasedOutside, ErasedRead, ErasedWorld};
+use ghost_tools::tool::{AfterCrash, FileTool, OutsideTool, ReadTool, WorldTool};
 use ghost_tools::workspace::is_out_of_room;
 use ghost_tools::{CallContext, FileWork, Output, Run, view};
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ impl From<StoreError> for NotApplied {
 
 /// A call whose tool has read what it needs outside the store.
 struct Ready {
-    tool: Arc<dyn ErasedWorld>,
+    tool: Arc<dyn WorldTool>,
     start: CallStart,
     context: CallContext,
     arguments: Value,
@@ -112,7 +112,7 @@ enum Left {
 
 impl Runner {
     /// Runs a call without effects, then records its start and its result together.
-    pub(super) async fn read(&self, checked: &Checked, tool: &Arc<dyn ErasedRead>) -> Result<CallResult, Refusal> {
+    pub(super) async fn read(&self, checked: &Checked, tool: &Arc<dyn ReadTool>) -> Result<CallResult, Refusal> {
         let call_id = self.call_id();
         let context = self.call_context(call_id, checked);
         let began = self.clock().steady();
@@ -124,11 +124,7 @@ impl Runner {
 
     /// Runs a call with an outside effect. Its start is recorded before it runs. After a crash it
     /// is not run again; it continues if it recorded a session, and is settled if its tool can do that.
-    pub(super) async fn outside(
-        &self,
-        checked: &Checked,
-        tool: &Arc<dyn ErasedOutside>,
-    ) -> Result<CallResult, Refusal> {
+    pub(super) async fn outside(&self, checked: &Checked, tool: &Arc<dyn OutsideTool>) -> Result<CallResult, Refusal> {
         let begun = checked.call.begun.as_ref();
         let call_id = begun.map_or_else(|| self.call_id(), |begun| begun.call_id);
         if begun.is_none() {
@@ -251,7 +247,7 @@ impl Runner {
     }
 
     /// Runs one call.
-    pub(super) async fn in_store(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<CallResult, Refusal> {
+    pub(super) async fn in_store(&self, checked: &Checked, tool: &Arc<dyn WorldTool>) -> Result<CallResult, Refusal> {
         let ready = match self.unless_away(self.ready(checked, tool).await)? {
             Ok(ready) => ready,
             Err(refusal) => return Ok(CallResult::Refused(refusal)),
@@ -260,7 +256,7 @@ impl Runner {
         self.apply(checked, ready, (0, Arc::default())).await?.ok_or_else(nothing)
     }
 
-    async fn ready(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<Ready, Refusal> {
+    async fn ready(&self, checked: &Checked, tool: &Arc<dyn WorldTool>) -> Result<Ready, Refusal> {
         if let Some(refusal) = self.lost(checked).await? {
             return Err(refusal);
         }
@@ -337,7 +333,7 @@ impl Runner {
     }
 
     /// Writes files. What a crash has left of the writes decides what is still to be done.
-    pub(super) async fn file(&self, checked: &Checked, tool: &Arc<dyn ErasedFile>) -> Result<CallResult, Refusal> {
+    pub(super) async fn file(&self, checked: &Checked, tool: &Arc<dyn FileTool>) -> Result<CallResult, Refusal> {
         let begun = checked.call.begun.as_ref();
         let call_id = begun.map_or_else(|| self.call_id(), |begun| begun.call_id);
         let call = FileCall { runner: self, checked, tool, call_id };
@@ -381,7 +377,7 @@ impl Runner {
 struct FileCall<'a> {
     runner: &'a Runner,
     checked: &'a Checked,
-    tool: &'a Arc<dyn ErasedFile>,
+    tool: &'a Arc<dyn FileTool>,
     call_id: CallId,
 }
 

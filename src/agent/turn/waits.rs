@@ -13,7 +13,7 @@ use ghost_operations::approvals::{self, NewApproval};
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart};
 use ghost_operations::{Wait, asks};
-use ghost_tools::tool::{AfterCrash, ErasedAsk};
+use ghost_tools::tool::{AfterCrash, AskTool};
 use ghost_tools::{Output, Run};
 use serde_json::json;
 
@@ -24,7 +24,7 @@ use crate::transcript::Begun;
 
 impl Runner {
     /// Runs an ask: opens it, unless it was open before a crash, and waits for its end.
-    pub(super) async fn ask(&self, checked: &Checked, tool: &Arc<dyn ErasedAsk>) -> Result<CallResult, Refusal> {
+    pub(super) async fn ask(&self, checked: &Checked, tool: &Arc<dyn AskTool>) -> Result<CallResult, Refusal> {
         let (call_id, ask_id) = match &checked.call.begun {
             // Resumes the wait for the same ask.
             Some(Begun { call_id, ask_id: Some(ask_id), .. }) => (*call_id, *ask_id),

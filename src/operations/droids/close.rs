@@ -4,6 +4,7 @@
 //! from what happened, never from the droid's words.
 
 use ghost_domain::droid::RESULT_BYTES;
+use ghost_domain::ids;
 use ghost_domain::reply_tokens::SILENT;
 
 use crate::lookup::{emit_stopped, put};
@@ -17,7 +18,7 @@ use crate::turns::ending::Ending;
 /// `InvalidArguments` for an id of another form, `NotFound`.
 pub fn named(r: &mut StoreTx, text: &str) -> Result<Droid> {
     let text = text.trim();
-    if !droid_id::is_droid(text) {
+    if !ids::is_droid_text(text) {
         return Err(refusal!(InvalidArguments, "`{}` is not the id of a droid", shown(text, 80))
             .hint("it is `droid-` and eight hexadecimal digits, as the droid's start returned it")
             .details(json!({ "field": "droid_id" })));

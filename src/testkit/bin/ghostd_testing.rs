@@ -7,8 +7,6 @@
 mod arguments;
 #[path = "../../report.rs"]
 mod report;
-#[path = "../../telemetry.rs"]
-mod telemetry;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,6 +27,7 @@ fn main() -> ExitCode {
         Command::Check { world_dir, json, data: None } => {
             return report::check(&arguments::world_dir(world_dir), json, &env);
         }
+        Command::Schema { file } => return report::schema(&file),
         Command::Init { dir } => return report::init(&dir),
         Command::Demo(_) => {
             report::tell("error: this program has no demo; run `ghostd demo`");
@@ -36,7 +35,7 @@ fn main() -> ExitCode {
         }
         Command::Up(up) => up,
     };
-    telemetry::begin();
+    report::begin_log();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
