@@ -88,6 +88,7 @@ impl Redactor {
     }
 
     /// `text` without secrets.
+    #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let mut out = text.to_owned();
         for secret in self.known().iter() {
@@ -132,6 +133,7 @@ impl Redactor {
     }
 
     /// `value` without secrets in any of its strings and keys.
+    #[must_use]
     pub fn redact_json(&self, value: &serde_json::Value) -> serde_json::Value {
         use serde_json::Value;
         match value {

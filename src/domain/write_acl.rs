@@ -140,7 +140,7 @@ impl WriteAcl {
             Some(prefix) => {
                 Err(refusal!(InvalidArguments, "write prefix `{prefix}` includes another agent's directory").hint(
                     format!(
-                        "of agents' own directories only `{}/` is for agent; send another agent a message instead",
+                        "of agents' own directories only `{}/` is for {agent}; send another agent a message instead",
                         agent.home()
                     ),
                 ))
@@ -240,7 +240,7 @@ mod tests {
             assert!(of(good).is_ok(), "{good}");
         }
         for bad in ["agents/", "agents/mux/", "agents/chora2/", "./agents//mux/", "Agents/chora2/"] {
-            assert!(of(bad).unwrap_err().hint.is_some(), "{bad}");
+            assert!(of(bad).unwrap_err().hint.is_some_and(|hint| hint.contains("for chora;")), "{bad}");
         }
         // The check also holds for rules that were made before the other agent existed.
         let wide = acl(&["agents/", "output/"]);

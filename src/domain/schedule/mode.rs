@@ -144,7 +144,7 @@ impl JobMode {
         let within = |field: &str, value: Option<u32>, max: u32, setting: &str| match value {
             Some(value) if value == 0 || value > max => Err(wrong(
                 field,
-                format!("{field} is value; it must be 1 to {max}"),
+                format!("{field} is {value}; it must be 1 to {max}"),
                 &format!("limits.{setting} is the limit"),
             )),
             value => Ok(value),

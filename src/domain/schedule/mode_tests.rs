@@ -76,6 +76,8 @@ fn options_that_exclude_each_other_are_a_payload_mismatch() {
     ] {
         assert_eq!(refused(given.clone()), Code::InvalidArguments, "{given:?}");
     }
+    let refusal = new(JobOptions { max_rounds: Some(16), ..turn() }).unwrap_err();
+    assert!(refusal.message.starts_with("max_rounds is 16; "), "{refusal}");
 }
 
 #[test]
