@@ -178,7 +178,7 @@ pub(crate) struct ChannelsSection {
 pub(crate) struct PromptSection {
     /// Has no effect yet. The default is `full`.
     mode: Option<PromptMode>,
-    /// The time zone of times in the prompt. The default is UTC.
+    /// The time zone that the stable part of the prompt names. Without it, the prompt names none.
     timezone: Option<Zone>,
 }
 

@@ -197,7 +197,7 @@ text_kind! {
         let id: AgentId = text.parse().map_err(|refusal| refused(refusal, "write an agent id"))?;
         id.check_new().map_err(|refusal| refused(refusal, "choose another id"))?;
         Ok(id)
-    }
+    }, "^[a-z0-9][a-z0-9._-]{0,63}$"
 }
 
 /// The name of an environment variable. A name that comes from a variable may be the secret itself, so it is refused.

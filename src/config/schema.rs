@@ -35,6 +35,9 @@ fn of_struct<T: JsonSchema>(title: &str, hints: &[Hints]) -> Value {
     schema.insert("title".to_owned(), title.into());
     let mut schema = Schema::to_value(schema);
     require(&mut schema, &name, hints);
+    if name == "WorldConfig" {
+        schema["required"] = json!(["agents"]);
+    }
     if let Some(definitions) = schema.get_mut("definitions").and_then(Value::as_object_mut) {
         definitions.iter_mut().for_each(|(name, definition)| require(definition, name, hints));
     }
@@ -61,7 +64,8 @@ fn as_written(schema: &mut Value) {
                     "properties" | "definitions" => {
                         inner.as_object_mut().into_iter().flatten().for_each(|(_, schema)| as_written(schema));
                     }
-                    "default" | "enum" | "const" | "required" => {}
+                    // One of the words of a list: see `of_kind`.
+                    "default" | "enum" | "const" | "required" | "oneOf" => {}
                     _ => as_written(inner),
                 }
             }
@@ -70,6 +74,9 @@ fn as_written(schema: &mut Value) {
         _ => {}
     }
 }
+
+/// A text with `${NAME}` in it.
+const VARIABLE: &str = r"\$\{";
 
 fn of_kind(object: &mut Map<String, Value>) {
     // A default of none is no default.
@@ -80,7 +87,17 @@ fn of_kind(object: &mut Map<String, Value>) {
             object.insert("type".to_owned(), kind.clone());
         }
     }
+    let variable = json!({ "type": "string", "pattern": VARIABLE });
+    if let Some(Value::Array(words)) = object.get_mut("oneOf") {
+        words.push(variable);
+        return;
+    }
     let kind = object.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_word = ["enum", "const"].iter().any(|key| object.contains_key(*key));
+    if kind == "string" && !is_word {
+        // Without quotes, an editor reads `8080` and `true` as another kind; the reader takes the text.
+        object.insert("type".to_owned(), json!(["string", "number", "boolean"]));
+    }
     let text = match kind.as_str() {
         "object" | "array" => {
             object.insert("type".to_owned(), json!([kind, "null"]));
@@ -90,8 +107,10 @@ fn of_kind(object: &mut Map<String, Value>) {
             return;
         }
         "integer" => r"^[0-9][0-9_]*$|\$\{",
-        "number" | "boolean" => r"\$\{",
-        _ if ["pattern", "enum", "const"].iter().any(|key| object.contains_key(*key)) => r"\$\{",
+        "number" | "boolean" => VARIABLE,
+        // The name of a variable is written, never taken from one.
+        _ if object.get("title").is_some_and(|title| title == "variable") => return,
+        _ if is_word || object.contains_key("pattern") => VARIABLE,
         _ => return,
     };
     let about = ["description", "default", "deprecated"].map(|key| (key.to_owned(), object.remove(key)));
@@ -203,6 +222,11 @@ mod tests {
             (true, ""),
             (true, "x-mine: 1\nlimits:\nbudgets: { world: { tokens: 5_000_000, usd: 2.50 } }\n"),
             (true, "limits: { inbox_max: '${N}' }\nheartbeat: { every: 30m, x-why: 1 }\n"),
+            (true, "sandbox: { kind: local, env: { PORT: 8080, YES: true } }\nworld: { id: 42, name: 2027 }\n"),
+            (true, "sandbox: { kind: docker, network: bridge }\n"),
+            (true, "sandbox: { kind: '${K}' }\nstorage: { backend: '${B:-sqlite}' }\nweb: { robots: '${R}' }\n"),
+            (false, "sandbox: { kind: lokal }\n"),
+            (false, "secrets_env: ['${X}']\n"),
             (true, "listen: { grpc: ['127.0.0.1:7070', 'unix:/tmp/a'] }\n"),
             (false, "nonsense: 1\n"),
             (false, "limits: { inbox_max: 0 }\n"),
@@ -214,8 +238,13 @@ mod tests {
             (false, "budgets: { world: { tokens: } }\n"),
         ] {
             assert_eq!(validator.is_valid(&written(&format!("{agents}{text}"))), fits, "{text}");
+            // The reader needs the values of variables.
+            if !text.contains('$') {
+                assert_eq!(crate::world_file::tests::problems_of(text).is_empty(), fits, "{text}");
+            }
         }
         assert!(!validator.is_valid(&json!({ "agents": [{ "id": "lead" }] })));
+        assert!(!validator.is_valid(&json!({ "world": { "name": "w" } })));
     }
 
     /// The defaults below a schema that its value may not have.

@@ -61,7 +61,7 @@ impl Structs {
         if let Some(words) = schema["enum"].as_array() {
             return words.iter().filter_map(|word| Some((word.as_str()?, None))).collect();
         }
-        let words = schema["oneOf"].as_array().into_iter().flatten();
+        let words = schema["oneOf"].as_array().into_iter().flatten().filter(|word| word["deprecated"] != true);
         let of_one = |word: &'s Value| Some((self.plain(word)[0]["const"].as_str()?, word["description"].as_str()));
         words
             .flat_map(|word| if word["enum"].is_null() { of_one(word).into_iter().collect() } else { self.words(word) })

@@ -301,7 +301,7 @@ async fn boot_and_serve(
         let _ = closed.wait_for(|closed| *closed).await;
     }));
     terminal.ready(&world_name, &endpoints, data_dir.path(), dir.is_apart().then(|| dir.path()));
-    let checking = tokio::spawn(check_rule_files(world.plan(), Arc::clone(&watch_clock)));
+    let checking = tokio::spawn(check_later(world.plan(), Arc::clone(&watch_clock)));
     let watching = tokio::spawn(terminal.clone().watch(store.clone(), watch_clock.now()));
     let health = tokio::spawn(Arc::clone(&world).watch_health());
     let checking_store = tokio::spawn(check_store(store.clone(), Arc::clone(&watch_clock)));
@@ -376,12 +376,20 @@ async fn check_store(store: Store, clock: Arc<dyn Clock>) {
     }
 }
 
-/// Logs the errors of rule files that a start does not look for. A rule with an error fails the turns that reach it.
-async fn check_rule_files(plan: Arc<Plan>, clock: Arc<dyn Clock>) {
+/// Does what a start does not wait for: logs the errors of rule files (a rule with an error fails the turns that reach it),
+/// and reads the machine's certificates.
+async fn check_later(plan: Arc<Plan>, clock: Arc<dyn Clock>) {
     // The check takes as long as the whole start, so the first clients come first.
     clock.sleep(CHECK_DELAY).await;
-    let checked = tokio::task::spawn_blocking(move || rule_file_errors(&plan)).await;
-    match checked {
+    let checked = tokio::task::spawn_blocking(move || {
+        if plan.web.is_some()
+            && let Err(why) = ghost_web::read_certificates()
+        {
+            tracing::warn!("no agent can reach an https address: {why}");
+        }
+        rule_file_errors(&plan)
+    });
+    match checked.await {
         Ok(errors) => errors.iter().for_each(|problem| tracing::error!("{problem}")),
         Err(error) => tracing::error!(%error, "the check of the rule files panicked"),
     }

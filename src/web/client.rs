@@ -3,7 +3,7 @@
 //! Connections come from [`crate::dial`] alone. An answer must never be held beyond its bound, nor waited for in silence.
 
 use std::error::Error;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,28 +46,45 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// # Errors
 /// If this machine's TLS has no usable settings.
 pub fn machine_tls() -> Result<Arc<rustls::ClientConfig>, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let trust = MachineTrust { provider: Arc::clone(&provider), verifier: OnceLock::new() };
-    let config = rustls::ClientConfig::builder_with_provider(provider)
+    let trust = Arc::clone(&TRUST);
+    let config = rustls::ClientConfig::builder_with_provider(Arc::clone(&trust.provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be used: {error}"))?
         // The verifier is the machine's own; only its certificates are read later.
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(trust));
+        .with_custom_certificate_verifier(trust);
     Ok(Arc::new(config.with_no_client_auth()))
 }
 
-/// The machine's verifier. It reads some 150 files, a tenth of the time of a start, so it does that for the first connection
-/// with TLS.
+/// Reads the certificates that this machine trusts, unless that was done.
+///
+/// # Errors
+/// If there are none, or they cannot be read. The next connection with TLS tries again.
+pub fn read_certificates() -> Result<(), String> {
+    let unusable = |error| format!("the certificates of this machine cannot be used: {error}");
+    TRUST.verifier().map(|_| ()).map_err(unusable)
+}
+
+/// The machine's verifier. It reads some 150 files, a tenth of the time of a start, so it does that later.
 #[derive(Debug)]
 struct MachineTrust {
     provider: Arc<CryptoProvider>,
-    verifier: OnceLock<Result<Verifier, rustls::Error>>,
+    verifier: OnceLock<Verifier>,
 }
+
+static TRUST: LazyLock<Arc<MachineTrust>> = LazyLock::new(|| {
+    Arc::new(MachineTrust { provider: Arc::new(rustls::crypto::ring::default_provider()), verifier: OnceLock::new() })
+});
 
 impl MachineTrust {
     fn verifier(&self) -> Result<&Verifier, rustls::Error> {
-        self.verifier.get_or_init(|| Verifier::new(Arc::clone(&self.provider))).as_ref().map_err(Clone::clone)
+        match self.verifier.get() {
+            Some(verifier) => Ok(verifier),
+            None => {
+                let verifier = Verifier::new(Arc::clone(&self.provider))?;
+                Ok(self.verifier.get_or_init(|| verifier))
+            }
+        }
     }
 }
 

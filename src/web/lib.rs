@@ -21,7 +21,7 @@ use std::sync::Arc;
 use ghost_config::plan::WebPlan;
 use ghost_domain::{Clock, Refusal};
 
-pub use client::machine_tls;
+pub use client::{machine_tls, read_certificates};
 pub use fetch::{Content, Extract, FetchRequest, Fetched, Fetcher};
 pub use google::{Answer, Citation, Google};
 pub use search::{Found, Freshness, Query, Search};

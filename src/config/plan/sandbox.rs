@@ -53,6 +53,7 @@ pub enum SandboxScope {
 /// What commands reach over the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(transform = with_older_name)]
 pub enum SandboxNetwork {
     /// Nothing.
     #[default]
@@ -62,6 +63,12 @@ pub enum SandboxNetwork {
     /// Whatever the engine's bridge leads to, with `kind: docker` only. `bridge` is the older name.
     #[serde(alias = "bridge")]
     Open,
+}
+
+fn with_older_name(schema: &mut schemars::Schema) {
+    if let Some(serde_json::Value::Array(words)) = schema.get_mut("oneOf") {
+        words.push(serde_json::json!({ "const": "bridge", "deprecated": true }));
+    }
 }
 
 /// What commands see of the workspace.

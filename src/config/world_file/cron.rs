@@ -28,7 +28,7 @@ pub struct CronSection {
     cron: Option<Spanned<Text<1_024>>>,
     /// The time zone of `cron`. The default is UTC.
     zone: Option<Spanned<Zone>>,
-    /// The interval, counted from `anchor`.
+    /// The interval, counted from `anchor`; at least `limits.cron_gap_seconds`.
     every: Option<Spanned<Time<1, AHEAD_MAX_MS>>>,
     /// With `every`: an instant at which an interval begins. The default is `1970-01-01T00:00Z`.
     anchor: Option<Spanned<Anchor>>,
@@ -40,8 +40,8 @@ pub struct CronSection {
     pub missed: Option<Missed>,
     /// Whether it runs. The default is `true`.
     pub enabled: Option<bool>,
-    /// Mail in the ongoing conversation (`main`), or a turn of its own (`isolated`).
-    #[schemars(extend("default" = "main"))]
+    /// Mail in the ongoing conversation (`main`), or a turn of its own (`isolated`). The default is `main`, and `isolated` if an
+    /// option is given that only a turn of its own has.
     session: Option<Spanned<Session>>,
     /// The same choice as `session` in other words. The default follows from `session`.
     payload: Option<Spanned<Payload>>,

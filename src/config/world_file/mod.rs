@@ -120,7 +120,7 @@ pub struct WorldSection {
     pub id: Option<Name>,
     /// What people and models see. The default is the id.
     pub name: Option<Text<200>>,
-    /// As `intensity` of a team, for the agents that are in no team.
+    /// Has no effect yet: an agent without a team fails alone, by its own `restart`.
     pub intensity: IntensitySection,
 }
 

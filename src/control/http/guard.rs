@@ -206,7 +206,7 @@ pub(super) async fn issue_cookie(State(rest): Shared) -> Result<Response, Failed
 }
 
 /// Whether a request carries a valid cookie. A request that changes something must also have an
-/// `Origin` header. `guard::host` has already checked that it is the daemon's own or an allowed one.
+/// `Origin` header. [`host`] has already checked that it is the daemon's own or an allowed one.
 fn has_valid_cookie(rest: &Rest, method: &Method, headers: &HeaderMap) -> bool {
     let changes = method != Method::GET && method != Method::HEAD;
     if changes && !headers.contains_key(header::ORIGIN) {

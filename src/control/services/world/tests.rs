@@ -225,3 +225,14 @@ async fn an_id_is_found_by_its_prefix_and_ambiguous_ones_are_listed() {
         assert_eq!(refusal_of(&resolve(kind, prefix).await.unwrap_err()).code, code, "{kind} {prefix}");
     }
 }
+
+/// The answers of earlier versions are in the database, in the form that the messages have as JSON.
+#[test]
+fn stored_answers_of_earlier_versions_are_read() {
+    let reload = r#"{"changes":[{"action":"add","subject":"agent:a","detail":"d"}],"problems":[{"severity":"warning","file":"f","line":1,"message":"m"}],"applied":true}"#;
+    let read: ghost_proto::v1::ReloadResponse = serde_json::from_str(reload).unwrap();
+    assert!(read.applied && read.changes.len() == 1 && read.problems[0].line == 1);
+    let trust = r#"{"toolbox":"t","tools":[{"name":"t.x","state":"trusted","reason":null,"hash":"h","description":null}]}"#;
+    let read: ghost_proto::v1::ToolboxCheck = serde_json::from_str(trust).unwrap();
+    assert_eq!(serde_json::to_string(&read).unwrap(), trust);
+}
