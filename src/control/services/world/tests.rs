@@ -232,7 +232,8 @@ fn stored_answers_of_earlier_versions_are_read() {
     let reload = r#"{"changes":[{"action":"add","subject":"agent:a","detail":"d"}],"problems":[{"severity":"warning","file":"f","line":1,"message":"m"}],"applied":true}"#;
     let read: ghost_proto::v1::ReloadResponse = serde_json::from_str(reload).unwrap();
     assert!(read.applied && read.changes.len() == 1 && read.problems[0].line == 1);
-    let trust = r#"{"toolbox":"t","tools":[{"name":"t.x","state":"trusted","reason":null,"hash":"h","description":null}]}"#;
+    let trust =
+        r#"{"toolbox":"t","tools":[{"name":"t.x","state":"trusted","reason":null,"hash":"h","description":null}]}"#;
     let read: ghost_proto::v1::ToolboxCheck = serde_json::from_str(trust).unwrap();
     assert_eq!(serde_json::to_string(&read).unwrap(), trust);
 }
