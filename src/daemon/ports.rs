@@ -74,6 +74,9 @@ pub(crate) fn node_name() -> String {
     format!("{host}-{}", std::process::id())
 }
 
+/// A thread and a runtime of its own receive the signals, so that a busy world cannot delay them, and the first one never
+/// ends the process.
+///
 /// Returns a flag that turns true at the first SIGINT or SIGTERM. The second one ends the process at once.
 ///
 /// # Errors
